@@ -1,0 +1,49 @@
+# The two commands a newcomer needs are `make demo` and `make test`; both set up everything they use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test check format bench lock clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+env: $(STAMP)  ## make the environment in .venv from the locked versions
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 env")'
+	@echo "setting up $(VENV) (first time: a minute or so) ..."
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+demo: env  ## see it work
+	$(BIN)/heliograph demo
+
+test: check  ## format, lint, types, then every test
+	$(BIN)/python -m pytest
+
+check: env  ## the fast inner loop: format, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: env  ## rewrite the code in the house format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: env  ## run the benchmarks (minutes; close other programs)
+	$(BIN)/python -m bench.decode
+
+lock: env  ## resolve the newest versions into requirements.lock
+	$(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet uv
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade \
+		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o requirements.lock
+
+clean:  ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""What touches the outside: access, listeners, the HTTP application and the command line."""
