@@ -1,0 +1,34 @@
+"""The RFC 8785 form of a JSON value, and the blake3-256 hash over it."""
+
+from typing import Any
+
+import rfc8785
+from blake3 import blake3
+
+INTEGER_MAX = 2**53 - 1  # beyond it a double cannot tell neighbours apart, and the form is not defined
+
+
+def canonical(value: Any) -> bytes:
+    """Raises `rfc8785.CanonicalizationError` for what has no such form: ask `first_unsafe_number` about input."""
+    return rfc8785.dumps(value)
+
+
+def digest(value: Any) -> str:
+    """blake3-256 of the canonical form, hex. Of a whole manifest this is its ETag."""
+    return blake3(canonical(value)).hexdigest()
+
+
+def first_unsafe_number(value: Any, pointer: str = "") -> str | None:
+    """Where the first number stands that the canonical form cannot hold; None when all is well."""
+    match value:
+        case dict():
+            return next(
+                (at for key, item in value.items() if (at := first_unsafe_number(item, f"{pointer}/{key}"))), None
+            )
+        case list():
+            return next(
+                (at for i, item in enumerate(value) if (at := first_unsafe_number(item, f"{pointer}/{i}"))), None
+            )
+        case int() | float() if not -INTEGER_MAX <= value <= INTEGER_MAX:
+            return pointer
+    return None

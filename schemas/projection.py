@@ -1,0 +1,149 @@
+"""Capability × verb → MCP tool, and a tool's name back to what it points at (RFC-0001 §3).
+
+A name is `{kind_short}.{node_id}.{cap_id}.{verb}`, at most 64 characters. Descriptions are fixed texts by kind and
+verb: no string of a device's goes into them. A new kind is a row in `_KINDS`, with its files and its clamp in the
+manifest schema.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.ecma import compile_ecma
+from schemas.errors import Code
+from schemas.registry import REGISTRY
+
+TOOL_NAME_CHARS_MAX = 64
+
+_MANIFEST = REGISTRY["manifest@1.0.0"].document
+_NODE_ID = compile_ecma(_MANIFEST["properties"]["node_id"]["pattern"])
+_CAP_ID = compile_ecma(_MANIFEST["$defs"]["Capability"]["properties"]["cap_id"]["pattern"])
+_WIRE_TOOL = compile_ecma(REGISTRY["node.wire.cmd@2.2.0"].document["properties"]["tool"]["pattern"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    input_id: str
+    output_id: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    short: str
+    verbs: Mapping[str, _Verb]
+
+
+_KINDS = {
+    "system.metrics": _Kind(
+        "sys",
+        {
+            "snapshot": _Verb(
+                "system.metrics.snapshot.input@1.0.0",
+                "system.metrics.sample@1.0.0",
+                "Read one sample of the node's system metrics now: CPU, memory, load, uptime and disks. "
+                "Bytes for memory and disk, percent from 0 to 100 for CPU. "
+                "Use include to ask for some of the groups only. Changes nothing on the node.",
+            ),
+            "subscribe": _Verb(
+                "system.metrics.subscribe.input@1.0.0",
+                "system.metrics.subscribe.frame@1.0.0",
+                "Follow the node's system metrics as a stream of server-sent events, one frame every interval_ms. "
+                "Opens only over POST /mcp/tools/call with Accept: text/event-stream; the output schema is that of "
+                "one frame. For a single reading call the snapshot tool instead. Changes nothing on the node.",
+            ),
+        },
+    ),
+    "system.echo": _Kind(
+        "sysecho",
+        {
+            "invoke": _Verb(
+                "system.echo.invoke.input@1.0.0",
+                "system.echo.invoke.output@1.0.0",
+                "Send a short ASCII message to the node and get it back unchanged, with the node's id and its clock. "
+                "Proves that the whole path to the node works. Changes nothing on the node.",
+            ),
+        },
+    ),
+}
+_KIND_OF_SHORT = {kind.short: name for name, kind in _KINDS.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolName:
+    kind: str
+    node_id: str
+    cap_id: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{_KINDS[self.kind].short}.{self.node_id}.{self.cap_id}.{self.verb}"
+
+
+def parse_tool_name(name: str) -> ToolName | Code:
+    """What a name points at, or the code that refuses it. Whether anybody has such a tool is for the caller."""
+    if len(name) > TOOL_NAME_CHARS_MAX or not _WIRE_TOOL.search(name):
+        return Code.MANIFEST_NOT_FOUND
+    short, node_id, cap_id, verb = name.split(".")
+    kind = _KIND_OF_SHORT.get(short)
+    if kind is None:
+        return Code.KIND_UNSUPPORTED
+    if not _NODE_ID.search(node_id) or not _CAP_ID.search(cap_id):
+        return Code.MANIFEST_NOT_FOUND
+    return ToolName(kind, node_id, cap_id, verb)
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One capability's verb as agents see it, with what the gateway enforces on it."""
+
+    name: str
+    target: ToolName
+    description: str
+    input_id: str
+    output_id: str
+    safety_class: str
+    constraints: Mapping[str, Any]
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        return REGISTRY[self.input_id].document
+
+    @property
+    def output_schema(self) -> Mapping[str, Any]:
+        return REGISTRY[self.output_id].document
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        return {"readOnlyHint": self.safety_class == "read_only", "x-safety-class": self.safety_class}
+
+
+def tool_names(manifest: Mapping[str, Any]) -> Iterator[tuple[int, ToolName]]:
+    """Each projected name of a schema-valid manifest, with the index of its capability, in the manifest's order."""
+    for index, capability in enumerate(manifest["capabilities"]):
+        for verb in capability["verbs"]:
+            yield index, ToolName(capability["kind"], manifest["node_id"], capability["cap_id"], verb)
+
+
+def project(manifest: Mapping[str, Any]) -> tuple[Tool, ...]:
+    """The tools of an accepted manifest, ordered by name."""
+    return tuple(sorted((_tool(manifest, *named) for named in tool_names(manifest)), key=lambda tool: tool.name))
+
+
+def _tool(manifest: Mapping[str, Any], index: int, target: ToolName) -> Tool:
+    capability = manifest["capabilities"][index]
+    verb = _KINDS[target.kind].verbs[target.verb]
+    return Tool(
+        name=str(target),
+        target=target,
+        description=verb.description,
+        input_id=verb.input_id,
+        output_id=verb.output_id,
+        safety_class=capability["safety_class"],
+        constraints=_constraint_defaults() | capability["constraints"],
+    )
+
+
+def _constraint_defaults() -> dict[str, Any]:
+    properties = _MANIFEST["$defs"]["Capability"]["properties"]["constraints"]["properties"]
+    return {name: rule["default"] for name, rule in properties.items() if "default" in rule}
