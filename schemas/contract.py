@@ -105,7 +105,7 @@ class Contract:
 
     def explain(self, instance: Any) -> list[Flaw]:
         """Every place where it fails, in order, by `jsonschema`: for people, not for a hot path."""
-        errors = _EcmaValidator(self._document, registry=_python_references).iter_errors(instance)
+        errors = _EcmaValidator(_without_dialect(self._document), registry=_python_references).iter_errors(instance)
         return sorted({flaw for error in errors for flaw in _slow_flaws(error)})
 
 
@@ -126,8 +126,15 @@ def _ecma_pattern(
 
 
 _EcmaValidator = extend(jsonschema.Draft202012Validator, {"pattern": _ecma_pattern})  # type: ignore[no-untyped-call]
+
+
+def _without_dialect(document: Mapping[str, Any]) -> dict[str, Any]:
+    """jsonschema follows a `$ref` with its stock validator if the target names a dialect, losing our `pattern`."""
+    return {key: value for key, value in document.items() if key != "$schema"}
+
+
 _python_references: PythonReferences[Any] = PythonReferences().with_resources(
-    (schema.uri, DRAFT202012.create_resource(schema.document)) for schema in REGISTRY
+    (schema.uri, DRAFT202012.create_resource(_without_dialect(schema.document))) for schema in REGISTRY
 )
 
 

@@ -1,0 +1,1 @@
+"""Who may do what: tokens, scopes and the safety matrix. Pure: keys, clocks and revocations are handed in."""

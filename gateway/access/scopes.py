@@ -1,0 +1,79 @@
+"""Scopes and the safety matrix (RFC-0003 §4–5 with RFC-0006 §2): which token may use which tool.
+
+Phase A (RFC-0006 §4.1) is here too: until its end a token without a `scope` claim counted as read-only. The date has
+passed; the rule stays, so that a gateway with an old clock or an old log judges as it did then.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from gateway.access.tokens import Principal
+from schemas.projection import Tool
+
+
+class Scope(StrEnum):
+    """Closed. Other words in a token's `scope` grant nothing."""
+
+    READ_ONLY = "tools:call:read_only"
+    REVERSIBLE = "tools:call:reversible"
+    PHYSICAL_ACTUATION = "tools:call:physical_actuation"
+    DEVICE_CONNECT = "device:connect"
+
+
+PHASE_A_END_MS = int(datetime(2026, 4, 29, tzinfo=UTC).timestamp() * 1000)
+
+# (safety_class, whether it is a subscribe) → the scope that allows it. What is not here is allowed to nobody:
+# physical_actuation also needs a commit_token, which no kind has yet.
+_MATRIX = {
+    ("read_only", False): Scope.READ_ONLY,
+    ("read_only", True): Scope.READ_ONLY,
+    ("reversible", False): Scope.REVERSIBLE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Why a tool may not be used, as the texts of its E_SAFETY_DENIED. `scope` is what a better token would carry."""
+
+    message: str
+    suggested_fix: str
+    scope: Scope | None = None
+
+
+def scopes_of(principal: Principal, now_ms: int) -> frozenset[str]:
+    if principal.scopes is None:
+        return frozenset({Scope.READ_ONLY}) if now_ms < PHASE_A_END_MS else frozenset()
+    return principal.scopes
+
+
+def needed_scope(safety_class: str, verb: str) -> Scope | None:
+    """The scope that a tool of this class and verb asks for; None where no scope suffices."""
+    return _MATRIX.get((safety_class, verb == "subscribe"))
+
+
+def authorize(principal: Principal, tool: Tool, node_tenant: str, now_ms: int) -> Denied | None:
+    """Scope first, then tenant; None when the call may go on."""
+    scope = needed_scope(tool.safety_class, tool.target.verb)
+    if scope is None:
+        return Denied(
+            "No token may use this tool: its safety class is not open to agents.",
+            "Use another tool, or escalate to the operator of the device.",
+        )
+    if scope not in scopes_of(principal, now_ms):
+        return Denied(
+            f"This tool needs the scope {scope}.",
+            f"Ask an operator for a token with the scope {scope}.",
+            scope,
+        )
+    if principal.tenant != node_tenant:
+        return Denied(
+            "This tool belongs to another tenant.",
+            "Use a token of the node's tenant, or list the tools that your own token may call.",
+        )
+    return None
+
+
+def may_connect(principal: Principal, node_id: str, now_ms: int) -> bool:
+    """Whether a verified device token may open the session of this node."""
+    return principal.sub == node_id and Scope.DEVICE_CONNECT in scopes_of(principal, now_ms)

@@ -1,0 +1,256 @@
+"""Tokens: JWTs signed with Ed25519 (RFC-0003). Mint, verify, revoke; nothing here reads a clock or a file.
+
+A token that has been verified once is remembered, so that the next use costs a dictionary lookup; expiry and
+revocation are checked on every use all the same.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+import jwt
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from schemas.certificates import TENANT_CHARS_MAX
+from schemas.ecma import compile_ecma
+from schemas.registry import REGISTRY
+
+ALGORITHM = "EdDSA"
+TOKEN_CHARS_MAX: int = REGISTRY["node.wire.auth@2.2.0"].document["properties"]["token"]["maxLength"]
+VERIFIED_TOKENS_MAX = 10_000  # more in use: the one verified longest ago is verified again
+
+_ULID = compile_ecma(REGISTRY["node.wire.envelope@2.2.0"].document["properties"]["msg_id"]["pattern"])
+_NODE_ID = compile_ecma(REGISTRY["manifest@1.0.0"].document["properties"]["node_id"]["pattern"])
+
+
+class TokenClass(StrEnum):
+    AGENT_RUNTIME = "agent_runtime"
+    DEVICE_RUNTIME = "device_runtime"
+    OPERATOR = "operator"
+
+
+_SUBJECT_OF_CLASS = {
+    TokenClass.AGENT_RUNTIME: re.compile(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z"),
+    TokenClass.DEVICE_RUNTIME: _NODE_ID,
+    TokenClass.OPERATOR: re.compile(r"[ -~]{1,128}\Z"),
+}
+_TENANT = re.compile(rf"[ -~]{{1,{TENANT_CHARS_MAX}}}\Z")
+
+
+class TokenFault(StrEnum):
+    """Why a token was refused: for the audit line. The caller is told only that it needs a valid one."""
+
+    MISSING = "missing"
+    MALFORMED = "malformed"
+    WRONG_ALGORITHM = "wrong_algorithm"
+    UNKNOWN_KEY = "unknown_key"
+    BAD_SIGNATURE = "bad_signature"
+    BAD_CLAIMS = "bad_claims"
+    WRONG_ISSUER = "wrong_issuer"
+    WRONG_AUDIENCE = "wrong_audience"
+    WRONG_CLASS = "wrong_class"
+    NOT_YET_VALID = "not_yet_valid"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whom a token speaks for."""
+
+    sub: str
+    tenant: str
+    token_class: TokenClass
+    scopes: frozenset[str] | None  # None: the token has no `scope` claim
+    jti: str
+    not_before_ms: int
+    expires_at_ms: int
+
+
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=2**53 / 1000)]  # as milliseconds still exact
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    iss: str
+    aud: str | list[str]
+    sub: str
+    tenant: str
+    token_class: TokenClass
+    jti: str
+    iat: _Seconds
+    exp: _Seconds
+    nbf: _Seconds = 0
+    scope: str | msgspec.UnsetType = msgspec.UNSET
+
+
+# ---- keys ----------------------------------------------------------------------------------------------------------
+
+
+def _jwk(public_key: Ed25519PublicKey) -> dict[str, str]:
+    return {"crv": "Ed25519", "kty": "OKP", "x": jwt.utils.base64url_encode(public_key.public_bytes_raw()).decode()}
+
+
+def key_id(public_key: Ed25519PublicKey) -> str:
+    """The key's RFC 7638 thumbprint."""
+    form = json.dumps(_jwk(public_key), sort_keys=True, separators=(",", ":")).encode()
+    return jwt.utils.base64url_encode(hashlib.sha256(form).digest()).decode()
+
+
+def jwks(public_keys: Iterable[Ed25519PublicKey]) -> dict[str, list[dict[str, str]]]:
+    """The document of `/.well-known/jwks.json`."""
+    return {"keys": [_jwk(key) | {"kid": key_id(key), "alg": ALGORITHM, "use": "sig"} for key in public_keys]}
+
+
+def keys_of_jwks(document: Mapping[str, Any]) -> dict[str, Ed25519PublicKey]:
+    """The Ed25519 keys of a deployment's own JWKS, by `kid`; keys of other types are not ours to use."""
+    keys = {
+        jwk["kid"]: Ed25519PublicKey.from_public_bytes(jwt.utils.base64url_decode(jwk["x"]))
+        for jwk in document.get("keys", ())
+        if jwk.get("kty") == "OKP" and jwk.get("crv") == "Ed25519" and "kid" in jwk
+    }
+    if not keys:
+        raise ValueError("the JWKS has no Ed25519 key with a kid: add one with kty OKP and crv Ed25519")
+    return keys
+
+
+# ---- mint ----------------------------------------------------------------------------------------------------------
+
+
+class Issuer:
+    def __init__(self, key: Ed25519PrivateKey, *, issuer: str, audience: str) -> None:
+        self._key = key
+        self._kid = key_id(key.public_key())
+        self._issuer = issuer
+        self._audience = audience
+
+    def mint(
+        self,
+        *,
+        sub: str,
+        tenant: str,
+        token_class: TokenClass,
+        scopes: Collection[str] | None,
+        jti: str,
+        now_ms: int,
+        life_s: int,
+    ) -> str:
+        """A signed token. `scopes=None` leaves the claim out. What no verifier would take is refused here."""
+        if not _SUBJECT_OF_CLASS[token_class].search(sub):
+            raise ValueError(f"this sub is not one of a {token_class} token")
+        if not _TENANT.match(tenant) or not _ULID.search(jti) or life_s <= 0:
+            raise ValueError("a token needs a tenant of 1 to 64 printable characters, a ULID as jti and a life")
+        claims: dict[str, object] = {
+            "iss": self._issuer,
+            "aud": self._audience,
+            "sub": sub,
+            "tenant": tenant,
+            "token_class": token_class.value,
+            "jti": jti,
+            "iat": now_ms // 1000,
+            "exp": now_ms // 1000 + life_s,
+        }
+        if scopes is not None:
+            claims["scope"] = " ".join(sorted(scopes))
+        return jwt.encode(claims, self._key, algorithm=ALGORITHM, headers={"kid": self._kid})
+
+
+# ---- verify --------------------------------------------------------------------------------------------------------
+
+
+class Verifier:
+    def __init__(
+        self,
+        keys: Mapping[str, Ed25519PublicKey],
+        *,
+        issuer: str,
+        audience: str,
+        revoked: Iterable[str] = (),
+        verified_tokens_max: int = VERIFIED_TOKENS_MAX,
+    ) -> None:
+        self._keys = keys
+        self._issuer = issuer
+        self._audience = audience
+        self._revoked = set(revoked)
+        self._verified: dict[str, Principal] = {}
+        self._verified_tokens_max = verified_tokens_max
+
+    def revoke(self, jti: str) -> None:
+        """From here on every token with this id is refused."""
+        self._revoked.add(jti)
+
+    def verify(self, token: str | None, wanted: TokenClass, now_ms: int) -> Principal | TokenFault:
+        if not token:
+            return TokenFault.MISSING
+        principal = self._verified.get(token)
+        if principal is None:
+            judged = self._judge(token)
+            if isinstance(judged, TokenFault):
+                return judged
+            principal = judged
+            self._remember(token, principal)
+        return self.still_good(principal, now_ms) or (
+            principal if principal.token_class is wanted else TokenFault.WRONG_CLASS
+        )
+
+    def still_good(self, principal: Principal, now_ms: int) -> TokenFault | None:
+        """What time and revocation say of a principal: on every use, and for what it holds open."""
+        if principal.jti in self._revoked:
+            return TokenFault.REVOKED
+        if now_ms >= principal.expires_at_ms:
+            return TokenFault.EXPIRED
+        if now_ms < principal.not_before_ms:
+            return TokenFault.NOT_YET_VALID
+        return None
+
+    def _remember(self, token: str, principal: Principal) -> None:
+        if len(self._verified) >= self._verified_tokens_max:
+            del self._verified[next(iter(self._verified))]
+        self._verified[token] = principal
+
+    def _judge(self, token: str) -> Principal | TokenFault:
+        """All that does not depend on the time: form, algorithm, key, signature and claims."""
+        if len(token) > TOKEN_CHARS_MAX:
+            return TokenFault.MALFORMED
+        try:
+            header = jwt.get_unverified_header(token)
+            key = self._keys.get(header.get("kid", ""))
+            if header.get("alg") != ALGORITHM:
+                return TokenFault.WRONG_ALGORITHM
+            if key is None:
+                return TokenFault.UNKNOWN_KEY
+            payload = jwt.PyJWS(algorithms=[ALGORITHM]).decode(token, key, algorithms=[ALGORITHM])
+            claims = msgspec.json.decode(payload, type=_Claims)
+        except jwt.InvalidSignatureError:
+            return TokenFault.BAD_SIGNATURE
+        except msgspec.MsgspecError:
+            return TokenFault.BAD_CLAIMS
+        except (jwt.PyJWTError, ValueError, RecursionError):  # the last two: a header made to upset its parser
+            return TokenFault.MALFORMED
+        return self._principal(claims)
+
+    def _principal(self, claims: _Claims) -> Principal | TokenFault:
+        if claims.iss != self._issuer:
+            return TokenFault.WRONG_ISSUER
+        if self._audience not in ([claims.aud] if isinstance(claims.aud, str) else claims.aud):
+            return TokenFault.WRONG_AUDIENCE
+        well_formed = (
+            _SUBJECT_OF_CLASS[claims.token_class].search(claims.sub)
+            and _TENANT.match(claims.tenant)
+            and _ULID.search(claims.jti)
+        )
+        if not well_formed:
+            return TokenFault.BAD_CLAIMS
+        return Principal(
+            sub=claims.sub,
+            tenant=claims.tenant,
+            token_class=claims.token_class,
+            scopes=None if claims.scope is msgspec.UNSET else frozenset(claims.scope.split()),
+            jti=claims.jti,
+            not_before_ms=int(claims.nbf * 1000),
+            expires_at_ms=int(claims.exp * 1000),
+        )
