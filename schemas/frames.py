@@ -149,7 +149,7 @@ class Fault(StrEnum):
 @dataclass(frozen=True, slots=True)
 class BadFrame:
     fault: Fault
-    flaw: Flaw | None = None  # where, when the shape is wrong
+    flaw: Flaw | None = None  # where, when one place is to blame
     type: str | None = None  # when it is a known one
     msg_id: str | None = None  # when the envelope is sound: what an `error` frame may answer
 
@@ -159,7 +159,9 @@ class BadFrame:
 
     @property
     def words(self) -> str:
-        return f"{self.fault}: {self.flaw.words}" if self.flaw else str(self.fault)
+        if self.flaw is not None and self.fault is Fault.WRONG_SHAPE:
+            return f"{self.fault}: {self.flaw.words}"
+        return f"{self.fault} at {self.pointer}" if self.pointer else str(self.fault)
 
 
 # These carry one object as their payload; the others spread theirs over fields.
@@ -182,16 +184,20 @@ class _Reader:
 
 
 def _builder(kind: type[Frame]) -> Callable[[dict[str, Any]], Frame]:
-    whole = _WHOLE_PAYLOAD.get(kind)
-    if whole is not None:
-        return lambda raw: kind(msg_id=raw["msg_id"], in_reply_to=raw.get("in_reply_to"), **{whole: raw["payload"]})
+    if kind is Telemetry:  # the hot one, spelt out
+        return lambda raw: Telemetry(msg_id=raw["msg_id"], in_reply_to=raw["in_reply_to"], frame=raw["payload"])
     if kind is Resume:
         return lambda raw: Resume(
             msg_id=raw["msg_id"],
             in_reply_to=raw.get("in_reply_to"),
             **raw["payload"] | {"outcomes": [Outcome(**outcome) for outcome in raw["payload"]["outcomes"]]},
         )
-    return lambda raw: kind(msg_id=raw["msg_id"], in_reply_to=raw.get("in_reply_to"), **raw["payload"])
+    whole = _WHOLE_PAYLOAD.get(kind)
+    return lambda raw: kind(
+        msg_id=raw["msg_id"],
+        in_reply_to=raw.get("in_reply_to"),
+        **(raw["payload"] if whole is None else {whole: raw["payload"]}),
+    )
 
 
 _READERS = {side: {kind.type: _Reader.of(kind) for kind in side.value} for side in Side}
