@@ -1,0 +1,90 @@
+"""The pump: one task that tells the owners of adopted sockets when there is something to read.
+
+All adopted sockets (nodes after their handshake, streams for half-close) are in one `select.epoll`, which is itself
+awaited through trio: a readable socket costs one synchronous call instead of a task switch. Receiving, parsing and
+noticing that a peer has gone are the owner's; restarting the pump is the supervisor's; closing sockets is neither's.
+"""
+
+import contextlib
+import select
+import socket
+from typing import Protocol
+
+import trio
+
+BATCH_EVENTS_MAX = 64
+"""Owners called before other tasks get their turn. More that are ready wait for the next batch."""
+
+
+class Owner(Protocol):
+    """Who owns an adopted socket.
+
+    The contract of `on_readable`, which is what keeps one peer from starving or stopping the others:
+    - it receives a bounded amount (one `recv` of a bounded size) and returns; what is left brings the next call, after
+      every other ready socket had one;
+    - it may be called with nothing to read (EAGAIN): the event may have been meant for an earlier socket of that fd;
+    - at end of file, reset or hang-up it unregisters the socket, for such a socket stays readable for ever;
+    - it may register and unregister any socket, its own too.
+    """
+
+    def on_readable(self) -> None: ...
+
+    def crash(self, exc: Exception) -> None:
+        """`on_readable` raised `exc`, and the socket is no longer registered: end this owner, and raise nothing."""
+
+
+class Pump:
+    """Sockets and their owners. They outlive `run`: a pump that is started again goes on with all of them.
+
+    Unregister a socket before closing it. A socket that was never duplicated leaves the kernel's set when it is closed,
+    and its fd may at once be another's.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._owners: dict[int, Owner] = {}
+
+    @property
+    def sockets(self) -> int:
+        return len(self._owners)
+
+    def register(self, sock: socket.socket, owner: Owner) -> None:
+        """Call `owner.on_readable` whenever the socket is readable; soon, if it is already."""
+        if sock.getblocking():
+            raise ValueError("a blocking socket would stop every other one")
+        # Level-triggered. The kernel puts a socket that is still readable behind all others that are: round robin.
+        self._epoll.register(sock.fileno(), select.EPOLLIN)
+        self._owners[sock.fileno()] = owner
+
+    def unregister(self, sock: socket.socket | int) -> None:
+        """No more calls for this socket, not even for events of the batch under way. Idempotent."""
+        fd = sock if isinstance(sock, int) else sock.fileno()
+        if self._owners.pop(fd, None) is not None:
+            # A socket that was closed first is no longer in the kernel's set: nothing is left to do.
+            with contextlib.suppress(OSError):
+                self._epoll.unregister(fd)
+
+    async def run(self) -> None:
+        while True:
+            # Also the checkpoint between batches: it lets every other task run even when more is ready at once.
+            await trio.lowlevel.wait_readable(self._epoll.fileno())
+            for fd, _flags in self._epoll.poll(0, BATCH_EVENTS_MAX):
+                self._dispatch(fd)
+
+    def close(self) -> None:
+        """Give the epoll back, after `run` has ended. The sockets stay their owners'."""
+        self._owners.clear()
+        self._epoll.close()
+
+    def _dispatch(self, fd: int) -> None:
+        # Looked up now, not when polled: an owner called earlier in this batch may have changed who is behind the fd.
+        owner = self._owners.get(fd)
+        if owner is None:
+            return
+        try:
+            owner.on_readable()
+        except Exception as exc:
+            # First, or a readable socket that nobody reads would bring this owner back in every batch until it ended.
+            if self._owners.get(fd) is owner:
+                self.unregister(fd)
+            owner.crash(exc)
