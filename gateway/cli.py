@@ -2,10 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+
+import jiter
 
 from gateway.demo import run_demo
 from schemas.contract import contract
@@ -15,7 +18,12 @@ from schemas.registry import REGISTRY
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 the answer is no, 2 the command was used wrongly."""
     arguments = _parser().parse_args(argv)
-    code: int = arguments.run(arguments)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return code
 
 
@@ -67,10 +75,10 @@ def _schema_check(arguments: argparse.Namespace) -> int:
     if schema is None:
         return _unknown_schema()
     try:
-        text = sys.stdin.read() if str(arguments.file) == "-" else arguments.file.read_text()
-        document = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
+        data = sys.stdin.buffer.read() if str(arguments.file) == "-" else arguments.file.read_bytes()
+        document = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not JSON, or has a key twice, or is too deep"
         print(f"heliograph: cannot read {arguments.file}: {reason}", file=sys.stderr)
         return 2
     flaws = contract(schema.id).explain(document)
@@ -84,3 +92,7 @@ def _schema_check(arguments: argparse.Namespace) -> int:
 def _unknown_schema() -> int:
     print("heliograph: no schema has that id; `heliograph schema list` shows them all", file=sys.stderr)
     return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

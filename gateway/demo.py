@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nacl.signing import SigningKey
 from ulid import ULID
 
-from gateway.access.scopes import Scope, authorize
-from gateway.access.tokens import Issuer, Principal, TokenClass, Verifier, key_id
+from gateway.access.scopes import authorize
+from gateway.access.tokens import Issuer, Principal, Scope, TokenClass, Verifier, key_id
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from schemas.contract import contract
 from schemas.frames import BadFrame, Cmd, CmdAck, Side, decode, encode
@@ -58,7 +58,7 @@ def run_demo() -> int:
         bad = decode(data, Side.NODE)
         assert isinstance(bad, BadFrame)
         print(f"   {what:<30} {bad.words}")
-    print("\nNext: docs/index.md, or `heliograph schema list` for every published contract.")
+    print("\nNext: docs/index.md, or `.venv/bin/heliograph schema list` for every published contract.")
     return 0
 
 

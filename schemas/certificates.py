@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -47,10 +47,13 @@ class Leaf:
     @classmethod
     def from_der(cls, der: bytes) -> "Leaf":
         try:
-            certificate = x509.load_der_x509_certificate(der)
-            key = certificate.public_key()
-        except ValueError as error:
-            raise CertificateError("not a DER certificate") from error
+            return cls._read(x509.load_der_x509_certificate(der))
+        except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+            raise CertificateError("not a certificate of a node") from error
+
+    @classmethod
+    def _read(cls, certificate: x509.Certificate) -> "Leaf":
+        key = certificate.public_key()
         if not isinstance(key, Ed25519PublicKey):
             raise CertificateError("not an Ed25519 key")
         return cls(
@@ -87,6 +90,10 @@ class KnownCertificates:
 
     def resolve(self, kid: str) -> Leaf | None:
         return self._leafs.get(kid)
+
+    def tenants_of(self, node_id: str) -> frozenset[str]:
+        """The tenants that a node has certificates of: mostly one, none for a node that was never enrolled."""
+        return frozenset(leaf.tenant for leaf in self._leafs.values() if leaf.node_id == node_id)
 
     def vouches_for(self, leaf: Leaf, now_ms: int) -> bool:
         """Whether the CA issued it and both certificates are valid now."""

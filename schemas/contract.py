@@ -94,13 +94,19 @@ class Contract:
         self.is_valid = self._fast.is_valid
 
     def first_flaw(self, instance: Any) -> Flaw | None:
-        """Where it fails first; None when it is valid. Cheap: fit for hostile input."""
-        for error in self._fast.iter_errors(instance):
+        """Where it fails first; None when it is valid.
+
+        Fit for hostile input: `validate` stops at the first error, where `iter_errors` makes all of them at once, with
+        copies of what they are about, which takes seconds for a frame that is wrong forty thousand times.
+        """
+        try:
+            self._fast.validate(instance)
+        except jsonschema_rs.ValidationError as error:
             return next(_fast_flaws(error))
         return None
 
     def flaws(self, instance: Any) -> frozenset[Flaw]:
-        """Every place where it fails, by the fast validator."""
+        """Every place where it fails, by the fast validator; for tests, not for hostile input."""
         return frozenset(flaw for error in self._fast.iter_errors(instance) for flaw in _fast_flaws(error))
 
     def explain(self, instance: Any) -> list[Flaw]:

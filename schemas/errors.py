@@ -1,7 +1,7 @@
 """The one error that an agent, a node or a script ever sees (RFC-0001 §4), and what HTTP status carries it.
 
 `envelope` is the only builder. Messages come from the table here or from fixed templates of the caller's; a string
-that a device or an agent sent never goes in. Whatever goes in, the result fits `error@1.1.0`.
+that a device or an agent sent never goes in. Whatever text goes in, the result fits `error@1.1.0`.
 """
 
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ _TABLE = {
     Code.RATE_LIMITED: _Entry(
         429,
         "Too many calls at once or in a short time.",
-        "Wait for retry_after_ms, then call again, less often.",
+        "Wait (for retry_after_ms, where it is given), then call again, less often.",
     ),
     Code.DEADLINE_EXCEEDED: _Entry(
         504,

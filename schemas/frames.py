@@ -2,11 +2,12 @@
 
 `decode` takes any bytes at all and answers with one typed frame or one `BadFrame`; it never raises, and its work is
 bounded by the frame limit: the parser refuses nesting past 200 levels, duplicate keys, NaN, lone surrogates and
-numbers that we could not write again. A `BadFrame` speaks in fixed words and a pointer of our own names: nothing that
-the sender wrote is in it.
+integers past 4,300 digits. A `BadFrame` speaks in fixed words and a pointer of our own names: nothing that the sender
+wrote is in it.
 
 Two payloads are judged elsewhere, because refusing them does not end a session: a manifest (`schemas.manifest`) and
-a command's result (by its tool's output schema). What may be sent when is for the session's rules.
+a command's result (by its tool's output schema): both may be any JSON at all here, infinity (1e999) included. What may
+be sent when is for the session's rules.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +26,7 @@ WIRE_VERSION = "2.2.0"
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """What every frame has. A field with a default is optional on the wire, and left out when it holds None."""
+    """What every frame has. A field with a default is optional on the wire, left out while it holds it."""
 
     type: ClassVar[str]
 
@@ -86,7 +87,7 @@ class Cmd(Frame, frozen=True, kw_only=True):
 class CmdAck(Frame, frozen=True, kw_only=True):
     type = "cmd_ack"
     ok: bool
-    result: Mapping[str, Any] | None = None  # not yet judged
+    result: Any = msgspec.UNSET  # not yet judged: any JSON, null too
     error: Mapping[str, Any] | None = None
     begun: bool | None = None
 
@@ -105,7 +106,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     in_reply_to: str
     ok: bool | None = None
-    result: Mapping[str, Any] | None = None  # not yet judged
+    result: Any = msgspec.UNSET  # not yet judged: any JSON, null too
     error: Mapping[str, Any] | None = None
     begun: bool | None = None
     interrupted: bool | None = None
@@ -203,23 +204,6 @@ def _builder(kind: type[Frame]) -> Callable[[dict[str, Any]], Frame]:
 _READERS = {side: {kind.type: _Reader.of(kind) for kind in side.value} for side in Side}
 _ENVELOPE = contract(f"node.wire.envelope@{WIRE_VERSION}")
 
-# Any JSON value whose numbers fit 64 bits. jiter reads 1e999 as infinity, which is of no JSON type, and integers of
-# thousands of digits: valid by a schema without an upper bound, and a burden on everyone the value is passed to.
-_NUMBERS = Contract(
-    {
-        "$ref": "#/$defs/Value",
-        "$defs": {
-            "Value": {
-                "type": ["null", "boolean", "string", "number", "array", "object"],
-                "minimum": -(2**63),
-                "maximum": 2**63 - 1,
-                "items": {"$ref": "#/$defs/Value"},
-                "additionalProperties": {"$ref": "#/$defs/Value"},
-            }
-        },
-    }
-)
-
 
 def decode(data: bytes, sender: Side) -> Frame | BadFrame:
     """One text frame from `sender`, judged by envelope and payload schema."""
@@ -231,8 +215,6 @@ def decode(data: bytes, sender: Side) -> Frame | BadFrame:
         return BadFrame(_syntax_fault(str(error)))
     if not isinstance(raw, dict):
         return BadFrame(Fault.NOT_AN_OBJECT)
-    if not _NUMBERS.is_valid(raw):
-        return BadFrame(Fault.NUMBER_OUT_OF_RANGE, _NUMBERS.first_flaw(raw))
     kind = raw.get("type")
     reader = _READERS[sender].get(kind) if isinstance(kind, str) else None
     if reader is None:
@@ -279,11 +261,12 @@ def _spread(frame: Frame) -> dict[str, Any]:
     payload = {}
     for field in msgspec.structs.fields(type(frame)):
         value = getattr(frame, field.name)
-        if field.name in _ENVELOPE_FIELDS or (value is None and not field.required):
+        if field.name in _ENVELOPE_FIELDS or value is field.default:
             continue
         payload[field.name] = [_outcome(item) for item in value] if field.name == "outcomes" else value
     return payload
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
-    return {key: value for key, value in msgspec.structs.asdict(outcome).items() if value is not None}
+    fields = msgspec.structs.fields(Outcome)
+    return {f.name: value for f in fields if (value := getattr(outcome, f.name)) is not f.default}

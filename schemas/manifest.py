@@ -69,7 +69,8 @@ def _checks(
     yield from _shape(manifest)
     yield from _names_and_references(manifest)
 
-    issued_at_ms, expires_at_ms = manifest["issued_at_ms"], manifest["expires_at_ms"]
+    # 1.79e12 is an integer to JSON Schema, and the same number in canonical form.
+    issued_at_ms, expires_at_ms = int(manifest["issued_at_ms"]), int(manifest["expires_at_ms"])
     if not 0 < expires_at_ms - issued_at_ms <= LIFE_MS_MAX:
         yield _invalid("/expires_at_ms", "is not within 24 hours after issued_at_ms")
     if expires_at_ms <= now_ms:

@@ -93,6 +93,12 @@ def parse_tool_name(name: str) -> ToolName | Code:
     return ToolName(kind, node_id, cap_id, verb)
 
 
+def output_schema_of(target: ToolName) -> str | None:
+    """The id of the schema that a tool's result must fit; None for a verb that its kind does not have."""
+    verb = _KINDS[target.kind].verbs.get(target.verb)
+    return verb.output_id if verb else None
+
+
 @dataclass(frozen=True, slots=True)
 class Tool:
     """One capability's verb as agents see it, with what the gateway enforces on it."""
@@ -140,10 +146,15 @@ def _tool(manifest: Mapping[str, Any], index: int, target: ToolName) -> Tool:
         input_id=verb.input_id,
         output_id=verb.output_id,
         safety_class=capability["safety_class"],
-        constraints=_constraint_defaults() | capability["constraints"],
+        constraints=_constraints(capability["constraints"]),
     )
 
 
-def _constraint_defaults() -> dict[str, Any]:
-    properties = _MANIFEST["$defs"]["Capability"]["properties"]["constraints"]["properties"]
-    return {name: rule["default"] for name, rule in properties.items() if "default" in rule}
+def _constraints(announced: Mapping[str, Any]) -> dict[str, Any]:
+    """With the defaults of the schema, and its integers as integers: JSON may spell 4 as 4.0."""
+    rules = _MANIFEST["$defs"]["Capability"]["properties"]["constraints"]["properties"]
+    defaults = {name: rule["default"] for name, rule in rules.items() if "default" in rule}
+    return {
+        name: int(value) if rules[name]["type"] == "integer" else value
+        for name, value in {**defaults, **announced}.items()
+    }

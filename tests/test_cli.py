@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +36,7 @@ def test_schema_check_names_every_flaw(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_schema_check_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("{}"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
     assert main(["schema", "check", "system.metrics.subscribe.input@1.0.0", "-"]) == 0
 
 
@@ -54,10 +56,16 @@ def test_wrong_use_says_what_to_do_and_exits_2(
 
 
 def test_file_that_is_no_json_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for content in ("{", "[" * 100_000):
+    for content in ("{", "[" * 100_000, '{"a":1,"a":2}'):
         (tmp_path / "x.json").write_text(content)
         assert main(["schema", "check", "error@1.0.0", str(tmp_path / "x.json")]) == 2
         assert "not JSON" in capsys.readouterr().err
+
+
+def test_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m gateway.cli schema show manifest@1.0.0 | head -c 10"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr, len(done.stdout)) == (0, b"", 10)
 
 
 def test_no_command_shows_usage() -> None:

@@ -1,4 +1,4 @@
-"""Scopes and the safety matrix (RFC-0003 §4–5 with RFC-0006 §2): which token may use which tool.
+"""The safety matrix (RFC-0003 §5 with RFC-0006 §2): which token may use which tool.
 
 Phase A (RFC-0006 §4.1) is here too: until its end a token without a `scope` claim counted as read-only. The date has
 passed; the rule stays, so that a gateway with an old clock or an old log judges as it did then.
@@ -6,20 +6,9 @@ passed; the rule stays, so that a gateway with an old clock or an old log judges
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 
-from gateway.access.tokens import Principal
+from gateway.access.tokens import Principal, Scope
 from schemas.projection import Tool
-
-
-class Scope(StrEnum):
-    """Closed. Other words in a token's `scope` grant nothing."""
-
-    READ_ONLY = "tools:call:read_only"
-    REVERSIBLE = "tools:call:reversible"
-    PHYSICAL_ACTUATION = "tools:call:physical_actuation"
-    DEVICE_CONNECT = "device:connect"
-
 
 PHASE_A_END_MS = int(datetime(2026, 4, 29, tzinfo=UTC).timestamp() * 1000)
 

@@ -34,6 +34,15 @@ class TokenClass(StrEnum):
     OPERATOR = "operator"
 
 
+class Scope(StrEnum):
+    """Closed (RFC-0003 §4). Other words in a token's `scope` grant nothing."""
+
+    READ_ONLY = "tools:call:read_only"
+    REVERSIBLE = "tools:call:reversible"
+    PHYSICAL_ACTUATION = "tools:call:physical_actuation"
+    DEVICE_CONNECT = "device:connect"
+
+
 _SUBJECT_OF_CLASS = {
     TokenClass.AGENT_RUNTIME: re.compile(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z"),
     TokenClass.DEVICE_RUNTIME: _NODE_ID,
@@ -108,11 +117,14 @@ def jwks(public_keys: Iterable[Ed25519PublicKey]) -> dict[str, list[dict[str, st
 
 def keys_of_jwks(document: Mapping[str, Any]) -> dict[str, Ed25519PublicKey]:
     """The Ed25519 keys of a deployment's own JWKS, by `kid`; keys of other types are not ours to use."""
-    keys = {
-        jwk["kid"]: Ed25519PublicKey.from_public_bytes(jwt.utils.base64url_decode(jwk["x"]))
-        for jwk in document.get("keys", ())
-        if jwk.get("kty") == "OKP" and jwk.get("crv") == "Ed25519" and "kid" in jwk
-    }
+    try:
+        keys = {
+            str(jwk["kid"]): Ed25519PublicKey.from_public_bytes(jwt.utils.base64url_decode(jwk["x"]))
+            for jwk in document["keys"]
+            if (jwk.get("kty"), jwk.get("crv"), jwk.get("use", "sig")) == ("OKP", "Ed25519", "sig") and "kid" in jwk
+        }
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError("this is no JWKS: it needs a list `keys` of objects, each Ed25519 key with its `x`") from error
     if not keys:
         raise ValueError("the JWKS has no Ed25519 key with a kid: add one with kty OKP and crv Ed25519")
     return keys
@@ -134,7 +146,7 @@ class Issuer:
         sub: str,
         tenant: str,
         token_class: TokenClass,
-        scopes: Collection[str] | None,
+        scopes: Collection[Scope] | None,
         jti: str,
         now_ms: int,
         life_s: int,
@@ -155,7 +167,8 @@ class Issuer:
             "exp": now_ms // 1000 + life_s,
         }
         if scopes is not None:
-            claims["scope"] = " ".join(sorted(scopes))
+            claims["scope"] = " ".join(sorted(Scope(scope) for scope in scopes))
+        msgspec.convert(claims, _Claims)  # a date past all bounds is refused here too
         return jwt.encode(claims, self._key, algorithm=ALGORITHM, headers={"kid": self._kid})
 
 
@@ -180,7 +193,7 @@ class Verifier:
         self._verified_tokens_max = verified_tokens_max
 
     def revoke(self, jti: str) -> None:
-        """From here on every token with this id is refused."""
+        """From here on every token with this id is refused. The set grows with what operators revoke, and only so."""
         self._revoked.add(jti)
 
     def verify(self, token: str | None, wanted: TokenClass, now_ms: int) -> Principal | TokenFault:
@@ -249,7 +262,7 @@ class Verifier:
             sub=claims.sub,
             tenant=claims.tenant,
             token_class=claims.token_class,
-            scopes=None if claims.scope is msgspec.UNSET else frozenset(claims.scope.split()),
+            scopes=None if claims.scope is msgspec.UNSET else frozenset(filter(None, claims.scope.split(" "))),
             jti=claims.jti,
             not_before_ms=int(claims.nbf * 1000),
             expires_at_ms=int(claims.exp * 1000),

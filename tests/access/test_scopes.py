@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.access.scopes import PHASE_A_END_MS, Denied, Scope, authorize, may_connect, needed_scope, scopes_of
-from gateway.access.tokens import Principal, TokenClass
+from gateway.access.scopes import PHASE_A_END_MS, Denied, authorize, may_connect, needed_scope, scopes_of
+from gateway.access.tokens import Principal, Scope, TokenClass
 from schemas.contract import contract
 from schemas.errors import Code, envelope
 from schemas.projection import Tool, project
@@ -60,6 +60,10 @@ def test_physical_actuation_is_denied_to_every_token() -> None:
     denied = authorize(principal(*Scope), replace(ECHO, safety_class="physical_actuation"), "acme", NOW_MS)
     assert isinstance(denied, Denied)
     assert denied.scope is None
+
+
+def test_tenants_are_compared_to_the_letter() -> None:
+    assert authorize(principal(Scope.READ_ONLY, tenant="ACME"), ECHO, "acme", NOW_MS) is not None
 
 
 def test_scope_is_checked_before_tenant() -> None:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from gateway.access.tokens import (
     TOKEN_CHARS_MAX,
+    VERIFIED_TOKENS_MAX,
     Issuer,
     Principal,
+    Scope,
     TokenClass,
     TokenFault,
     Verifier,
@@ -136,7 +138,9 @@ def test_own_forgery_of_the_tests_would_be_believed() -> None:
         ("a.b", TokenFault.MALFORMED),
         ("é.é.é", TokenFault.MALFORMED),
         ("\ud800", TokenFault.MALFORMED),
-        ("x" * (TOKEN_CHARS_MAX + 1), TokenFault.MALFORMED),
+        (forged(CLAIMS | {"filler": "x" * TOKEN_CHARS_MAX}), TokenFault.MALFORMED),
+        (forged(CLAIMS | {"iss": "heliograph.evil"}), TokenFault.WRONG_ISSUER),
+        (forged(CLAIMS | {"exp": 1e13}), TokenFault.BAD_CLAIMS),
     ],
 )  # fmt: skip
 def test_bad_token_is_refused_with_its_fault(token: str, fault: TokenFault) -> None:
@@ -251,11 +255,38 @@ def segments_signed(claims: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"sub": NODE}, {"tenant": ""}, {"tenant": "x" * 65}, {"jti": "x"}, {"life_s": 0}],
+    [
+        {"sub": NODE},
+        {"tenant": ""},
+        {"tenant": "x" * 65},
+        {"jti": "x"},
+        {"life_s": 0},
+        {"life_s": 10**14},
+        {"scopes": ["openid"]},
+        {"scopes": ["tools:call:read_only device:connect"]},
+    ],
 )
 def test_issuer_mints_nothing_that_would_be_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="token"):
+    with pytest.raises(ValueError):  # noqa: PT011  # each says it in its own words
         mint(**changes)
+
+
+def test_token_is_valid_from_the_second_that_it_names() -> None:
+    gate, token = verifier(), forged(CLAIMS | {"nbf": NOW_MS // 1000 + 1})
+    assert gate.verify(token, TokenClass.AGENT_RUNTIME, NOW_MS + 999) is TokenFault.NOT_YET_VALID
+    assert isinstance(gate.verify(token, TokenClass.AGENT_RUNTIME, NOW_MS + 1000), Principal)
+
+
+def test_scopes_are_separated_by_spaces_and_nothing_else() -> None:
+    token = forged(CLAIMS | {"scope": "tools:call:read_only\u2003device:connect"})
+    principal = verifier().verify(token, TokenClass.AGENT_RUNTIME, NOW_MS)
+    assert isinstance(principal, Principal)
+    assert principal.scopes is not None
+    assert not principal.scopes & set(Scope)
+
+
+def test_limits_of_tokens() -> None:
+    assert (TOKEN_CHARS_MAX, VERIFIED_TOKENS_MAX) == (4096, 10_000)
 
 
 def test_published_keys_verify_what_was_minted() -> None:
@@ -276,8 +307,20 @@ def test_foreign_keys_of_a_jwks_are_passed_over_and_none_left_is_an_error() -> N
     rsa = {"kty": "RSA", "kid": "r", "n": "AQAB", "e": "AQAB"}
     document = jwks([KEY.public_key()])
     assert set(keys_of_jwks({"keys": [rsa, *document["keys"]]})) == {KID}
-    with pytest.raises(ValueError, match="Ed25519"):
-        keys_of_jwks({"keys": [rsa]})
+    enc = document["keys"][0] | {"use": "enc"}
+    ed448 = document["keys"][0] | {"crv": "Ed448"}
+    for foreign in (rsa, enc, ed448):
+        with pytest.raises(ValueError, match="no Ed25519 key"):
+            keys_of_jwks({"keys": [foreign]})
+
+
+OKP = {"kty": "OKP", "crv": "Ed25519", "kid": "a"}
+
+
+@pytest.mark.parametrize("keys", [None, [1], [OKP], [OKP | {"x": 1}], [OKP | {"x": "AA"}]])
+def test_document_that_is_no_jwks_is_one_error(keys: Any) -> None:
+    with pytest.raises(ValueError, match="no JWKS"):
+        keys_of_jwks({"keys": keys})
 
 
 def test_key_id_is_the_thumbprint_of_rfc_7638() -> None:

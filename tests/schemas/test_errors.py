@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.closes import Close, NodeClose, Return, StreamClose
+from schemas.closes import NodeClose, Return, StreamClose
 from schemas.contract import contract
 from schemas.errors import CODE_OF_STATUS, TEXT_CHARS_MAX, Code, envelope, http_status, unauthenticated
 from schemas.registry import REGISTRY
@@ -65,12 +65,16 @@ def test_denial_is_401_until_somebody_is_authenticated() -> None:
     assert http_status(Code.NODE_OFFLINE, authenticated=False) == 503
     assert ENVELOPE.is_valid(unauthenticated(CMD_ID))
     assert unauthenticated()["code"] == "E_SAFETY_DENIED"
+    assert unauthenticated(CMD_ID)["correlation_id"] == CMD_ID
 
 
 @pytest.mark.parametrize(
     ("status", "code"),
     [
         (400, Code.MANIFEST_INVALID),
+        (401, Code.SAFETY_DENIED),
+        (403, Code.SAFETY_DENIED),
+        (500, Code.INTERNAL),
         (404, Code.MANIFEST_NOT_FOUND),
         (405, Code.VERB_UNSUPPORTED),
         (408, Code.DEADLINE_EXCEEDED),
@@ -84,13 +88,13 @@ def test_what_has_no_code_of_its_own_borrows_one(status: int, code: Code) -> Non
 
 
 def test_streams_close_by_the_five_codes_of_rfc_0009() -> None:
-    rows = {close.value.code: close.value.reason for close in StreamClose}
+    rows = {close.value.code: (close.value.reason, close.value.come_back) for close in StreamClose}
     assert rows == {
-        1000: "normal",
-        4408: "idle_timeout",
-        4413: "backpressure",
-        4429: "rate_limited",
-        4503: "device_offline",
+        1000: ("normal", Return.AS_IT_LIKES),
+        4408: ("idle_timeout", Return.WITH_BACKOFF),
+        4413: ("backpressure", Return.WITH_LONGER_INTERVAL),
+        4429: ("rate_limited", Return.WITH_BACKOFF),
+        4503: ("device_offline", Return.WITH_BACKOFF),
     }
 
 
@@ -118,5 +122,7 @@ def test_nodes_close_by_the_eleven_codes_of_the_device_wire() -> None:
     }
 
 
-def test_backpressured_stream_should_come_back_slower() -> None:
-    assert StreamClose.BACKPRESSURE.value == Close(4413, "backpressure", Return.WITH_LONGER_INTERVAL)
+def test_subscribe_without_a_stream_is_told_of_the_header_and_of_snapshot() -> None:
+    fix = envelope(Code.BAD_REQUEST)["suggested_fix"]
+    assert "Accept: text/event-stream" in fix
+    assert "snapshot" in fix

@@ -3,10 +3,13 @@
 import copy
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
@@ -25,6 +28,7 @@ from schemas.manifest import (
     signed_form,
 )
 from schemas.projection import project
+from schemas.registry import REGISTRY
 from tests.schemas.attested import CA, LEAF, NODE_KEY, NOW_MS, SESSION, TENANT, known, leaf, private_key, signed
 from tests.schemas.examples import ECHO_CAPABILITY, METRICS_CAPABILITY, NODE_ID
 from tests.schemas.mutations import mutants
@@ -161,6 +165,7 @@ def test_one_cap_id_may_serve_two_kinds_or_two_verbs() -> None:
         ("mcp://schemas/system.echo.invoke.input@1.0.1", False),
         ("mcp://schemas/system.metrics@1.0.0", False),
         ("mcp://schemas/system.echoes@1.0.0", False),
+        ("mcp://schemas/node.wire.auth@2.2.0", False),
         ("mcp://schemas/error@1.0.0", False),
     ],
 )
@@ -251,6 +256,76 @@ def test_certificate_must_be_for_this_node_and_tenant(other: Any) -> None:
 
 def test_session_of_another_tenant_cannot_use_the_nodes_certificate() -> None:
     assert refused(judge(signed(), session=NodeIdentity(NODE_ID, "globex"))) == KID
+
+
+def test_name_that_only_begins_like_the_kind_is_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = replace(REGISTRY["system.metrics@1.0.0"], id="system.metricsplus@1.0.0")
+    monkeypatch.setitem(REGISTRY._schemas, twin.id, twin)  # noqa: SLF001
+    verdict = judge(signed(capabilities=[METRICS_CAPABILITY | {"schema_ref": twin.uri}]))
+    assert refused(verdict) == (Code.MANIFEST_INVALID, "/capabilities/0/schema_ref")
+
+
+def test_integers_spelt_as_floats_are_the_same_manifest() -> None:
+    echo = ECHO_CAPABILITY | {"constraints": {"rate_limit_rps": 10.0, "max_concurrency": 4.0}}
+    verdict = judge(signed(issued_at_ms=float(NOW_MS), capabilities=[echo]), last=NOW_MS)
+    assert isinstance(verdict, Accepted)
+    assert repr(verdict.tools[0].constraints["max_concurrency"]) == "4"
+
+
+def test_ca_that_is_not_valid_yet_vouches_for_nobody() -> None:
+    later = CertificateAuthority.make(private_key(1), NOW_MS + 1000)
+    own = leaf(ca=later)
+    assert refused(accept(signed(by=own), SESSION, KnownCertificates(later.certificate, [own]), None, NOW_MS)) == KID
+
+
+def test_certificates_last_a_year_those_of_the_ca_ten() -> None:
+    day_ms = 86_400_000
+    assert LEAF.not_after_ms - LEAF.not_before_ms == 365 * day_ms
+    assert (CA.certificate.not_valid_after_utc - CA.certificate.not_valid_before_utc).days == 3650
+
+
+def test_leaf_is_no_ca() -> None:
+    constraints = LEAF.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    assert not constraints.ca
+
+
+@pytest.mark.parametrize("der", [b"", b"garbage", LEAF.der[:-1], LEAF.der + b"x"])
+def test_bytes_that_are_no_certificate_are_one_error(der: bytes) -> None:
+    with pytest.raises(CertificateError):
+        Leaf.from_der(der)
+
+
+def test_damaged_certificate_is_one_error_or_another_certificate() -> None:
+    for position in range(len(LEAF.der)):
+        damaged = LEAF.der[:position] + bytes([LEAF.der[position] ^ 0x55]) + LEAF.der[position + 1 :]
+        try:
+            read = Leaf.from_der(damaged)
+        except CertificateError:
+            continue
+        assert read.kid != LEAF.kid
+        assert not known().vouches_for(read, NOW_MS)
+
+
+def test_certificate_with_two_names_is_refused() -> None:
+    name = x509.NameAttribute(NameOID.COMMON_NAME, NODE_ID)
+    subject = x509.Name([name, name, x509.NameAttribute(NameOID.ORGANIZATION_NAME, TENANT)])
+    twice = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(CA.certificate.subject)
+        .public_key(private_key(2).public_key())
+        .serial_number(1)
+        .not_valid_before(CA.certificate.not_valid_before_utc)
+        .not_valid_after(CA.certificate.not_valid_after_utc)
+        .sign(private_key(1), None)
+    )
+    with pytest.raises(CertificateError):
+        Leaf.from_der(twice.public_bytes(Encoding.DER))
+
+
+def test_known_certificates_tell_a_nodes_tenants() -> None:
+    assert known().tenants_of(NODE_ID) == {TENANT}
+    assert known().tenants_of(OTHER_NODE) == frozenset()
 
 
 def test_certificate_of_the_ca_itself_attests_no_node() -> None:

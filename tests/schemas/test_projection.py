@@ -1,6 +1,7 @@
 """Names: capability and verb to a tool and back, within 64 characters."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,11 @@ def test_tools_carry_their_schemas_and_annotations() -> None:
     assert echo.output_schema == published["system.echo.invoke.output@1.0.0"]
     for tool in (snapshot, subscribe, echo):
         assert tool.annotations == {"readOnlyHint": True, "x-safety-class": "read_only"}
+
+
+def test_tool_that_changes_something_is_not_called_read_only() -> None:
+    tool = replace(project(MANIFEST)[0], safety_class="reversible")
+    assert tool.annotations == {"readOnlyHint": False, "x-safety-class": "reversible"}
 
 
 def test_constraints_are_filled_up_with_the_defaults_of_the_schema() -> None:

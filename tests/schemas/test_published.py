@@ -25,15 +25,15 @@ PUBLISHED = {
     "node.wire.auth@2.2.0": "58def35c0923fc8c289917f710140499391efdf067b4204861fac03b1abc2784",
     "node.wire.auth_ok@2.2.0": "21b68728631031f4a5d9349d5a2571ff615b19b58fc6495e0675a44827400bef",
     "node.wire.cmd@2.2.0": "234f173e5dd2f8187e2000aa9dfed7e38f6a076bf6dc08fd41a1aafa5db4eec3",
-    "node.wire.cmd_ack@2.2.0": "b0f64dafe40294f4f20fb7585e3294c9fd8171ac69a95f0edc5e5facfe0edb1d",
+    "node.wire.cmd_ack@2.2.0": "f327b980856c34956d150761e77d2a10d46bb7fa335ee364460a088760187720",
     "node.wire.cmd_cancel@2.2.0": "9f2c7aae4d37582a9e45f3ca95efe5095761974a810087456b14f36f0db167b3",
     "node.wire.envelope@2.2.0": "884a8f20c5804ff947ce68304ded5f9223ca9978bbbf3303078ccc426fca9282",
     "node.wire.error@2.2.0": "5f3644f63f5714818befd4c8d4626151c0542291a89e68e4781c54faecddc215",
     "node.wire.heartbeat@2.2.0": "145d103ae4942635afdf2959154e3cb12c31298cf27504a047a5c3eaf5c5e05b",
     "node.wire.heartbeat_ack@2.2.0": "df963fd2cd62ac9d25d3dbd19ce71b92c6fe6b196e26e7a47aacd3faf710cc90",
-    "node.wire.resume@2.2.0": "b2b0c76198294e95968164ea658f17295e40f4a6176b3d08ef06e06fc16226b6",
+    "node.wire.resume@2.2.0": "17fd460b1aea9ebd75230d6c0843cfb2bbb90dfd1da9aa8d3d14228a0367d845",
     "node.wire.resume_ok@2.2.0": "2a0cff5ebae102447699f499ff25bf1792bb737351e1835c062517e7df41b5a9",
-    "node.wire.telemetry@2.2.0": "cc60695f913f8568ba0faabe68cba8708b8cba1ff9f1fadbb5c7b28875fdfe06",
+    "node.wire.telemetry@2.2.0": "b8d9ce18124dc2b4f6b1aedbecc19d5ed8d8eded2a9883c25350c5848e62f633",
     "system.echo.invoke.input@1.0.0": "a032f7d036f2d22048a746fad1dd5eb1b8312df90f786293fcb0bb2c61220ff5",
     "system.echo.invoke.output@1.0.0": "bc290232389e48df633fe9e91b8192fce9b745c00a1cb61b3f3dbee903249cbc",
     "system.metrics.sample@1.0.0": "fd6a7d1a0aa6407ea362f3814531f32bfd802cd8594fff035db4e09de55f6cf3",
@@ -77,6 +77,7 @@ def test_lookup_works_with_and_without_the_scheme(schema: Schema) -> None:
 def test_unknown_id_is_no_schema() -> None:
     assert REGISTRY.get("system.echo.invoke.input@9.9.9") is None
     assert REGISTRY.get("https://example.com/schema") is None
+    assert REGISTRY.get("error@1.0.0mcp://schemas/") is None
 
 
 def test_manifest_is_one_schema_under_both_of_its_ids() -> None:

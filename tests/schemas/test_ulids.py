@@ -45,8 +45,12 @@ def test_mint_goes_above_any_id_it_was_shown(value: int, now_ms: int) -> None:
     assert to_int(mint.mint(now_ms)) > value
 
 
+def test_a_day_ahead_is_24_hours() -> None:
+    assert MSG_ID_AHEAD_MS_MAX == 86_400_000
+
+
 def test_showing_an_older_id_changes_nothing() -> None:
-    mint = Mint(os.urandom)
+    mint = Mint(lambda n: bytes(n))
     last = mint.mint(NOW_MS)
     mint.observe("0" * 26)
     assert mint.mint(NOW_MS) > last
