@@ -1,0 +1,241 @@
+"""The log's port in memory: the same answers as SQLite, no threads, nothing random. For simulations and tests.
+
+`MemoryDisk` is what survives; `MemoryStore` is one process's access to it, and two of them over one disk are two
+gateways over one log. Appends commit in the order they were asked for, each after a checkpoint, so that a simulation
+can let anything happen in between; a second checkpoint lies between the commit and its answer. Hooks:
+
+  - `crash()`: this process is gone. What was not committed never will be; nobody hears of what was.
+  - `fail(...)`: the outcome of the next commit is unknown: it may be on the disk, its callers get StoreFailedError.
+  - `disk.is_full`: nothing can be written, reads go on.
+  - `before_commit`, `before_answer`: what happens instead of those two checkpoints (a sleep on a mock clock, say).
+
+Durability of real files, group commit and erasure are the SQLite store's business.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from actors.log.store import (
+    DEFAULT_LIMITS,
+    AppendAnswer,
+    Appended,
+    Conflict,
+    Loaded,
+    LogLimits,
+    OpenItem,
+    Part,
+    Recorded,
+    RefusalReason,
+    Refused,
+    Snapshot,
+    StoreFailedError,
+    check_parts,
+)
+
+
+@dataclass(slots=True)
+class _Stream:
+    version: int = 0
+    events: list[Recorded] = field(default_factory=list)
+    snapshot: Snapshot | None = None
+    open_items: dict[str, tuple[int, OpenItem]] = field(default_factory=dict)  # with the version they are open since
+
+
+@dataclass(slots=True)
+class MemoryDisk:
+    """What every process sees, and what is left when one dies."""
+
+    log_id: str = "01JD0000000000000000000000"
+    is_full: bool = False
+    streams: dict[str, _Stream] = field(default_factory=dict)
+
+    def commit(self, parts: tuple[Part, ...]) -> AppendAnswer:
+        """Write the parts together, or none of them."""
+        if self.is_full:
+            return Refused(RefusalReason.DISK_FULL)
+        for part in parts:
+            version = self.streams.get(part.stream, _Stream()).version
+            if version != part.expected_version:
+                return Conflict(part.stream, version)
+        for part in parts:
+            self._write(part)
+        return Appended(tuple(part.version_after for part in parts))
+
+    def _write(self, part: Part) -> None:
+        stream = self.streams.setdefault(part.stream, _Stream())
+        first = stream.version + 1
+        stream.events += [Recorded(first + n, part.at_ms, data) for n, data in enumerate(part.events)]
+        stream.version = part.version_after
+        if part.snapshot is not None:
+            stream.snapshot = Snapshot(stream.version, part.snapshot)
+        for item in part.opened:
+            since, earlier = stream.open_items.get(item.key, (first, item))
+            kept = earlier.arguments if item.arguments is None else item.arguments
+            stream.open_items[item.key] = (since, OpenItem(item.key, item.data, kept))
+        for key in part.closed:
+            stream.open_items.pop(key, None)
+
+    def load(self, stream: str) -> Loaded:
+        """The stream as it is."""
+        found = self.streams.get(stream, _Stream())
+        covered = 0 if found.snapshot is None else found.snapshot.version
+        events = tuple(event for event in found.events if event.version > covered)
+        return Loaded(stream, found.version, found.snapshot, events, _items_of(found))
+
+    def compact(self, before_ms: int) -> int:
+        """Cut each stream's history as `LogStore.compact` says."""
+        removed = 0
+        for stream in self.streams.values():
+            keep_from = 0 if stream.snapshot is None else stream.snapshot.version + 1
+            bounds = [keep_from, *(since for since, _ in stream.open_items.values())]
+            bounds += [event.version for event in stream.events if event.at_ms >= before_ms]
+            kept = [event for event in stream.events if event.version >= min(bounds)]
+            removed += len(stream.events) - len(kept)
+            stream.events = kept
+        return removed
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    parts: tuple[Part, ...]
+    size_bytes: int
+    answer: AppendAnswer | None = None
+
+
+class MemoryStore:
+    """A `LogStore` over a `MemoryDisk`."""
+
+    def __init__(
+        self,
+        disk: MemoryDisk | None = None,
+        limits: LogLimits = DEFAULT_LIMITS,
+        before_commit: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
+        before_answer: Callable[[], Awaitable[object]] = trio.lowlevel.checkpoint,
+    ) -> None:
+        self.disk = MemoryDisk() if disk is None else disk
+        self._limits = limits
+        self._before_commit = before_commit
+        self._before_answer = before_answer
+        self._pending: deque[_Pending] = deque()
+        self._unanswered = 0
+        self._unanswered_bytes = 0
+        self._failure: str | None = None
+        self._next_commit_fails: bool | None = None  # the value: whether it is on the disk nevertheless
+        self._is_closed = False
+        self._ended = trio.Event()
+
+    @property
+    def log_id(self) -> str:
+        return self.disk.log_id
+
+    # ── what a simulation does to it ────────────────────────────────────────────────────────────────────────────────
+
+    def crash(self) -> None:
+        """This process is gone: uncommitted appends are dropped, and whoever still waits is told nothing but so."""
+        self._break("the process has crashed")
+
+    def fail(self, *, reaches_disk: bool) -> None:
+        """Let the next commit end with an unknown outcome."""
+        self._next_commit_fails = reaches_disk
+
+    # ── the port ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def append(self, *parts: Part) -> AppendAnswer:
+        check_parts(parts)
+        self._check_usable()
+        size_bytes = sum(part.size_bytes for part in parts)
+        is_crowded = self._unanswered_bytes + size_bytes > self._limits.queue_bytes_max
+        if self._unanswered >= self._limits.queue_appends_max or is_crowded:
+            await trio.lowlevel.checkpoint()
+            return Refused(RefusalReason.OVERLOADED)
+        pending = _Pending(parts, size_bytes)
+        self._pending.append(pending)
+        self._unanswered += 1
+        self._unanswered_bytes += size_bytes
+        try:
+            try:
+                await self._before_commit()
+            finally:
+                self._commit_through(pending)  # also when the caller is cancelled: the append goes on
+            await self._before_answer()
+        finally:
+            self._unanswered -= 1
+            self._unanswered_bytes -= size_bytes
+        if self._failure is not None or pending.answer is None:
+            raise StoreFailedError(self._failure)
+        return pending.answer
+
+    def _commit_through(self, last: _Pending) -> None:
+        """Commit what was asked for up to and including this append, unless another task has already."""
+        while last.answer is None and self._failure is None:
+            pending = self._pending.popleft()
+            if self._next_commit_fails is not None:
+                if self._next_commit_fails:
+                    self.disk.commit(pending.parts)
+                self._break("the outcome of a commit is unknown")
+                return
+            pending.answer = self.disk.commit(pending.parts)
+
+    async def load(self, stream: str) -> Loaded:
+        await self._checkpoint()
+        return self.disk.load(stream)
+
+    async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
+        await self._checkpoint()
+        found = self.disk.streams.get(stream, _Stream())
+        bounded = min(limit or self._limits.read_events_max, self._limits.read_events_max)
+        return tuple([event for event in found.events if event.version > after][:bounded])
+
+    async def open_streams(self) -> tuple[str, ...]:
+        await self._checkpoint()
+        return tuple(sorted(name for name, stream in self.disk.streams.items() if stream.open_items))
+
+    async def open_items(self, stream: str) -> tuple[OpenItem, ...]:
+        await self._checkpoint()
+        return _items_of(self.disk.streams.get(stream, _Stream()))
+
+    async def compact(self, before_ms: int) -> int:
+        self._check_usable()
+        await trio.lowlevel.checkpoint()
+        return self.disk.compact(before_ms)
+
+    async def watch(self) -> None:
+        await self._ended.wait()
+        if self._failure is not None:
+            raise StoreFailedError(self._failure)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._pending:
+            self._commit_through(self._pending[-1])
+        self._ended.set()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def __aenter__(self) -> "MemoryStore":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def _break(self, failure: str) -> None:
+        self._failure = self._failure or failure
+        self._pending.clear()
+        self._ended.set()
+
+    def _check_usable(self) -> None:
+        if self._is_closed:
+            raise trio.ClosedResourceError("the log is closed")
+        if self._failure is not None:
+            raise StoreFailedError(self._failure)
+
+    async def _checkpoint(self) -> None:
+        if self._is_closed:
+            raise trio.ClosedResourceError("the log is closed")
+        await trio.lowlevel.checkpoint()
+
+
+def _items_of(stream: _Stream) -> tuple[OpenItem, ...]:
+    return tuple(item for _, (_, item) in sorted(stream.open_items.items()))

@@ -1,0 +1,175 @@
+"""A node's state as a fold over its stream: what is open, what it adds up to, and which fact may follow on it.
+
+The table of states and the reasons behind it stand in `command_rules`, which decides what happens next; this half only
+says what a recorded fact means. It knows neither time nor sockets, neither arguments nor where events are kept.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from actors.log.commands import Illegal, Reason
+from actors.log.events import (
+    FINAL_STATE,
+    CommandAcked,
+    CommandCancelRequested,
+    CommandFailed,
+    CommandInterrupted,
+    CommandQueued,
+    CommandSent,
+    CommandState,
+    CommandUnknown,
+    Event,
+    NodeResumed,
+    SessionOpened,
+    Settlement,
+)
+
+RECENT_FINAL_MAX = 256  # older final commands are forgotten here: a report for one is UnknownCommand, not LateAck
+
+
+class CorruptHistoryError(Exception):
+    """A stored history that the rules could never have written. Nothing built on it can be trusted."""
+
+
+class OpenCommand(msgspec.Struct, frozen=True):
+    """A command that is not final."""
+
+    msg_id: str
+    tool: str
+    sub: str
+    tenant: str
+    queued_at_ms: int
+    deadline_at_ms: int
+    previous_id: str | None  # the command before it: what is confirmed when this is the oldest one open
+    epoch: int | None = None  # of the session it was last sent in; None while it is queued
+    cancel_requested: bool = False
+
+    @property
+    def state(self) -> CommandState:
+        """Queued or sent; whether it is in doubt depends on the moment (`in_doubt`)."""
+        return CommandState.QUEUED if self.epoch is None else CommandState.SENT
+
+
+class NodeState(msgspec.Struct, frozen=True, tag="node_state@1", tag_field="form"):
+    """What a node's stream adds up to. Never changed in place; `open_commands` is in `msg_id` order."""
+
+    version: int = 0
+    epoch: int = 0
+    resumed_epoch: int = 0
+    journal_id: str | None = None
+    journal_mark: str | None = None  # the highest id that this journal has reported, or acked as begun
+    last_command_id: str | None = None
+    open_commands: dict[str, OpenCommand] = {}
+    recent_final: tuple[tuple[str, CommandState], ...] = ()
+
+    @property
+    def highest_id(self) -> str | None:
+        """New ids for this node must be above this one."""
+        return _higher(self.last_command_id, self.journal_mark)
+
+
+# ── the fold ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_REQUIRES_SENT = (
+    CommandAcked | CommandFailed | CommandInterrupted | CommandUnknown | CommandCancelRequested
+)  # the rest may also follow on queued
+
+
+def evolve(state: NodeState, event: Event) -> NodeState | Illegal:
+    """The state after one more fact; `Illegal` if it cannot be one on this state."""
+    match event:
+        case SessionOpened(epoch=epoch):
+            if epoch != state.epoch + 1:
+                return Illegal(Reason.EPOCH_NOT_NEXT)
+            return _next(state, epoch=epoch)
+        case NodeResumed(epoch=epoch):
+            if epoch != state.epoch or epoch == 0:
+                return Illegal(Reason.EPOCH_NEVER_GRANTED)
+            if epoch == state.resumed_epoch:
+                return Illegal(Reason.ALREADY_RESUMED)
+            mark = event.last_cmd if event.changed else _higher(state.journal_mark, event.last_cmd)
+            return _next(state, resumed_epoch=epoch, journal_id=event.journal_id, journal_mark=mark)
+        case CommandQueued(msg_id=msg_id):
+            if state.highest_id is not None and msg_id <= state.highest_id:
+                return Illegal(Reason.ID_NOT_INCREASING, msg_id)
+            queued = OpenCommand(
+                msg_id, event.tool, event.sub, event.tenant, event.at_ms, event.deadline_at_ms, state.last_command_id
+            )
+            return _next(state, last_command_id=msg_id, open_commands={**state.open_commands, msg_id: queued})
+
+    command = find_open(state, event.msg_id)
+    if isinstance(command, Illegal):
+        return command
+    if command.epoch is None and isinstance(event, _REQUIRES_SENT):
+        return Illegal(Reason.NOT_SENT, event.msg_id)
+    if isinstance(event, CommandSent):
+        if event.epoch != state.epoch or event.epoch != state.resumed_epoch:
+            return Illegal(Reason.NOT_RESUMED, event.msg_id)
+        if command.epoch == event.epoch:
+            return Illegal(Reason.SENT_TWICE_IN_ONE_SESSION, event.msg_id)
+        return _put(state, msgspec.structs.replace(command, epoch=event.epoch))
+    if isinstance(event, CommandCancelRequested):
+        return _put(state, msgspec.structs.replace(command, cancel_requested=True))
+    return _settle(state, event)
+
+
+def fold(state: NodeState, events: Sequence[Event]) -> NodeState:
+    """The state after facts that are already recorded, which therefore have to be legal."""
+    for event in events:
+        after = evolve(state, event)
+        if isinstance(after, Illegal):
+            raise CorruptHistoryError(f"{type(event).__name__} after version {state.version}: {after.reason}")
+        state = after
+    return state
+
+
+def _settle(state: NodeState, event: Settlement) -> NodeState:
+    still_open = {key: command for key, command in state.open_commands.items() if key != event.msg_id}
+    recent = (*state.recent_final[1 - RECENT_FINAL_MAX :], (event.msg_id, FINAL_STATE[type(event)]))
+    match event:
+        case CommandAcked() | CommandFailed(begun=True) | CommandInterrupted():
+            mark = _higher(state.journal_mark, event.msg_id)  # it was journaled before it began
+        case _:
+            mark = state.journal_mark
+    return _next(state, open_commands=still_open, recent_final=recent, journal_mark=mark)
+
+
+def find_open(state: NodeState, msg_id: str) -> OpenCommand | Illegal:
+    command = state.open_commands.get(msg_id)
+    if command is not None:
+        return command
+    known = recent_state(state, msg_id) is not None
+    return Illegal(Reason.ALREADY_FINAL if known else Reason.UNKNOWN_COMMAND, msg_id)
+
+
+def _put(state: NodeState, command: OpenCommand) -> NodeState:
+    return _next(state, open_commands={**state.open_commands, command.msg_id: command})
+
+
+def _next(state: NodeState, **changes: object) -> NodeState:
+    return msgspec.structs.replace(state, version=state.version + 1, **changes)
+
+
+def _higher(one: str | None, other: str | None) -> str | None:
+    return max((one or "", other or "")) or None
+
+
+# ── what can be read off a state ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def confirmed_through(state: NodeState) -> str | None:
+    """The highest id at or below which every command of this node is final; the node may forget those."""
+    for oldest in state.open_commands.values():
+        return oldest.previous_id
+    return state.last_command_id
+
+
+def in_doubt(command: OpenCommand, live_epoch: int | None, now_ms: int) -> bool:
+    """Whether nobody here can say what the node did with it. `live_epoch` is None while the node is away."""
+    return command.epoch is not None and (command.epoch != live_epoch or now_ms >= command.deadline_at_ms)
+
+
+def recent_state(state: NodeState, msg_id: str) -> CommandState | None:
+    """How a command ended, if that is recent enough to be remembered."""
+    return next((final for key, final in reversed(state.recent_final) if key == msg_id), None)

@@ -1,0 +1,132 @@
+"""The database file: its tables, how it is opened, and which of SQLite's errors mean what.
+
+Two connections, one that writes and one that can only read, so that reads go on when the disk is full. Who uses them,
+and when, is left to `sqlite_writer` and `sqlite_store`.
+"""
+
+import os
+import sqlite3
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ulid import ULID
+
+from actors.log.store import StoreFailedError
+
+_FORM = 1  # PRAGMA user_version: the form of these tables
+_BUSY_S = 0.05  # how long a checkpoint waits for a reader to finish before it gives up for now
+
+_TABLES = """
+CREATE TABLE log (log_id TEXT NOT NULL);
+CREATE TABLE stream (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE event (
+    stream INTEGER NOT NULL, version INTEGER NOT NULL, at_ms INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (stream, version)
+) WITHOUT ROWID;
+CREATE TABLE snapshot (stream INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE open_item (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, since_version INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (stream, key)
+) WITHOUT ROWID;
+CREATE TABLE arguments (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (stream, key)
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """An open database."""
+
+    path: Path
+    log_id: str
+    writer: sqlite3.Connection
+    reader: sqlite3.Connection
+
+    def close(self, has_failed: bool) -> None:
+        """Let go of the files.
+
+        SQLite checkpoints when the last connection closes. After a failure that must not happen: a sync that is tried
+        again seems to succeed, and the write-ahead file, the only good copy, would be removed. A connection that can
+        only read cannot checkpoint, so then it is closed last.
+        """
+        for connection in (self.writer, self.reader) if has_failed else (self.reader, self.writer):
+            connection.close()
+
+
+def open_files(path: Path) -> Files:
+    """Open the database, or make one."""
+    is_new = not path.exists()
+    if is_new:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # it will hold callers' arguments
+    try:
+        with ExitStack() as undo:
+            writer = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            undo.callback(writer.close)
+            log_id = _prepare(writer)
+            if is_new:
+                _sync_folder(path.parent)
+            address = f"{path.absolute().as_uri()}?mode=ro"
+            reader = sqlite3.connect(address, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
+            undo.callback(reader.close)
+            reader.execute("SELECT log_id FROM log").fetchone()  # attached to the files from now on: see `Files.close`
+            undo.pop_all()
+    except sqlite3.Error as error:
+        raise StoreFailedError(f"{name_of(error)}: the log at {path} cannot be opened") from error
+    return Files(path, log_id, writer, reader)
+
+
+def _prepare(writer: sqlite3.Connection) -> str:
+    writer.execute("PRAGMA journal_mode = WAL")
+    writer.execute("PRAGMA synchronous = FULL")
+    writer.execute("PRAGMA secure_delete = ON")
+    # Automatic checkpoints swallow their errors, and a failed fsync must not be swallowed: `Writer` checkpoints itself.
+    writer.execute("PRAGMA wal_autocheckpoint = 0")
+    (form,) = writer.execute("PRAGMA user_version").fetchone()
+    if form == 0:
+        identity = f"INSERT INTO log VALUES ('{ULID()}'); PRAGMA user_version = {_FORM};"
+        writer.executescript(f"BEGIN IMMEDIATE; {_TABLES} {identity} COMMIT;")
+    elif form != _FORM:
+        raise StoreFailedError(f"the log has form {form}; this version reads form {_FORM}")
+    (log_id,) = writer.execute("SELECT log_id FROM log").fetchone()
+    return str(log_id)
+
+
+def wal_of(path: Path) -> Path:
+    """The write-ahead file beside the database."""
+    return path.with_name(path.name + "-wal")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_disk_full(error: sqlite3.Error) -> bool:
+    """No room: nothing was committed, for certain (SQLite reports it from writing, which comes before syncing)."""
+    return _primary_code(error) == sqlite3.SQLITE_FULL
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Somebody else was in the way."""
+    return _primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """The file is not what was written to it."""
+    return _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def name_of(error: sqlite3.Error) -> str:
+    """SQLite's name for the error: unlike its text, it cannot quote what was being written."""
+    return getattr(error, "sqlite_errorname", type(error).__name__)
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & 0xFF

@@ -1,0 +1,222 @@
+"""The embedded store: SQLite behind the log's port. The side of it that lives in trio.
+
+An append is queued at once and answered when its transaction is durable. Requests are handed to the writer thread at
+the end of the scheduler's tick, so tasks that were woken together are committed together; one `run_sync_soon` brings a
+whole batch of answers back. Reads run on a connection of their own, in a worker thread, and do not wait for writes.
+
+Whoever runs the process should set `sys.setswitchinterval` to half a millisecond or so: at Python's 5 ms, a trio thread
+that computes without a pause can keep the writer thread from running for seconds (measured).
+
+What is written, and what an error means, is in `sqlite_writer`. One process at a time may have the file open: holding
+the data folder's lock is left to whoever opens the store.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import trio
+
+from actors.log.sqlite_files import Files, open_files
+from actors.log.sqlite_writer import Request, Writer, retold
+from actors.log.store import (
+    DEFAULT_LIMITS,
+    AppendAnswer,
+    Loaded,
+    LogLimits,
+    OpenItem,
+    Part,
+    Recorded,
+    RefusalReason,
+    Refused,
+    Snapshot,
+    check_parts,
+)
+
+_T = TypeVar("_T")
+
+_OPEN_ITEMS = """
+SELECT open_item.key, open_item.data, arguments.data
+FROM stream JOIN open_item ON open_item.stream = stream.id
+LEFT JOIN arguments ON arguments.stream = open_item.stream AND arguments.key = open_item.key
+WHERE stream.name = ? ORDER BY open_item.key
+"""
+_EVENTS = """
+SELECT version, at_ms, data FROM event
+WHERE stream = (SELECT id FROM stream WHERE name = ?) AND version > ? ORDER BY version LIMIT ?
+"""
+_SNAPSHOT = "SELECT version, data FROM snapshot WHERE stream = (SELECT id FROM stream WHERE name = ?)"
+_OPEN_STREAMS = "SELECT name FROM stream WHERE id IN (SELECT stream FROM open_item) ORDER BY name"
+
+
+class SqliteStore:
+    """A `LogStore` in one SQLite file. Made by `open`, ended by `close` or as an async context manager."""
+
+    def __init__(self, files: Files, limits: LogLimits) -> None:
+        """Use `open`."""
+        self._limits = limits
+        self._token = trio.lowlevel.current_trio_token()
+        self._files = files
+        self._writer = Writer(files, limits, self._deliver)
+        self._reading = trio.CapacityLimiter(1)  # one connection, so one read at a time
+        self._queued_appends = 0
+        self._queued_bytes = 0
+        self._is_waking = False
+        self._is_closed = False
+        self._ended = trio.Event()
+        self._writer.thread.start()
+
+    @classmethod
+    async def open(cls, path: Path, limits: LogLimits = DEFAULT_LIMITS) -> "SqliteStore":
+        """Open the log, or make one. The caller holds whatever lock keeps other processes out."""
+        return cls(await trio.to_thread.run_sync(open_files, path), limits)
+
+    async def __aenter__(self) -> "SqliteStore":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def log_id(self) -> str:
+        return self._files.log_id
+
+    # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def append(self, *parts: Part) -> AppendAnswer:
+        check_parts(parts)
+        request = Request(parts)
+        full = (
+            self._queued_appends >= self._limits.queue_appends_max
+            or self._queued_bytes + request.size_bytes > self._limits.queue_bytes_max
+        )
+        if full and self._writer.failure is None and not self._is_closed:
+            await trio.lowlevel.checkpoint()
+            return Refused(RefusalReason.OVERLOADED)
+        self._submit(request)
+        self._queued_appends += 1
+        self._queued_bytes += request.size_bytes
+        answer: AppendAnswer = await _answer_of(request)
+        return answer
+
+    async def compact(self, before_ms: int) -> int:
+        removed_in_all = 0
+        stream: int | None = 0
+        while stream is not None:
+            from_stream = stream
+            request = Request((), lambda: self._writer.compact(before_ms, from_stream))  # noqa: B023 answered below
+            self._submit(request)
+            removed, stream = await _answer_of(request)
+            removed_in_all += removed
+        return removed_in_all
+
+    def _submit(self, request: Request) -> None:
+        if self._is_closed:
+            raise trio.ClosedResourceError("the log is closed")
+        self._writer.submit(request)
+        if not self._is_waking:
+            self._is_waking = True
+            self._token.run_sync_soon(self._wake_writer)
+
+    def _wake_writer(self) -> None:
+        self._is_waking = False
+        self._writer.wake()
+
+    def _deliver(self, answered: Sequence[Request]) -> None:
+        """Called in the writer thread."""
+        with suppress(trio.RunFinishedError):  # then nobody is left to be told
+            self._token.run_sync_soon(self._wake_callers, answered)
+
+    def _wake_callers(self, answered: Sequence[Request]) -> None:
+        for request in answered:
+            if request.work is None:
+                self._queued_appends -= 1
+                self._queued_bytes -= request.size_bytes
+            if request.task is not None:
+                assert request.answer is not None
+                trio.lowlevel.reschedule(request.task, request.answer)
+        if self._writer.failure is not None:
+            self._ended.set()
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def load(self, stream: str) -> Loaded:
+        return await self._read(lambda reader: _load(reader, stream))
+
+    async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
+        bounded = min(limit or self._limits.read_events_max, self._limits.read_events_max)
+        return await self._read(lambda reader: _events(reader, stream, after, bounded))
+
+    async def open_streams(self) -> tuple[str, ...]:
+        return await self._read(lambda reader: tuple(name for (name,) in reader.execute(_OPEN_STREAMS)))
+
+    async def open_items(self, stream: str) -> tuple[OpenItem, ...]:
+        return await self._read(lambda reader: _open_items(reader, stream))
+
+    async def _read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
+        if self._is_closed:
+            raise trio.ClosedResourceError("the log is closed")
+        return await trio.to_thread.run_sync(query, self._files.reader, limiter=self._reading)
+
+    # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def watch(self) -> None:
+        await self._ended.wait()
+        if self._writer.failure is not None:
+            raise retold(self._writer.failure)
+
+    async def close(self) -> None:
+        """Raises `StoreFailedError` if the last writes failed; the files are let go of in any case."""
+        if self._is_closed:
+            await trio.lowlevel.checkpoint()
+            return
+        self._is_closed = True
+        failed_before = self._writer.failure
+        with trio.CancelScope(shield=True):  # bounded by the writer's queue, which takes nothing more
+            self._writer.finish()
+            async with self._reading:
+                await trio.to_thread.run_sync(self._writer.thread.join)
+                failure = self._writer.failure
+                self._files.close(has_failed=failure is not None)
+        self._ended.set()
+        if failure is not failed_before:
+            assert failure is not None
+            raise retold(failure)
+
+
+async def _answer_of(request: Request) -> Any:
+    """Wait for the writer. Being cancelled here ends the waiting, not the work."""
+
+    def stop_waiting(_: object) -> trio.lowlevel.Abort:
+        request.task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    request.task = trio.lowlevel.current_task()
+    return await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+
+
+def _load(reader: sqlite3.Connection, stream: str) -> Loaded:
+    reader.execute("BEGIN")  # one moment: compaction may run between two statements otherwise
+    try:
+        found = reader.execute(_SNAPSHOT, (stream,)).fetchone()
+        snapshot = None if found is None else Snapshot(*found)
+        covered = 0 if snapshot is None else snapshot.version
+        events = _events(reader, stream, covered, -1)
+        items = _open_items(reader, stream)
+    finally:
+        reader.execute("COMMIT")
+    version = events[-1].version if events else covered
+    return Loaded(stream, version, snapshot, events, items)
+
+
+def _events(reader: sqlite3.Connection, stream: str, after: int, limit: int) -> tuple[Recorded, ...]:
+    return tuple(Recorded(*row) for row in reader.execute(_EVENTS, (stream, after, limit)))
+
+
+def _open_items(reader: sqlite3.Connection, stream: str) -> tuple[OpenItem, ...]:
+    return tuple(OpenItem(*row) for row in reader.execute(_OPEN_ITEMS, (stream,)))

@@ -1,0 +1,281 @@
+"""The log's one writer thread: takes what is queued, commits it in groups, erases, checkpoints, compacts.
+
+Everything that writes to the database happens here, in order, on one connection. What an error means is decided here:
+
+  - before COMMIT, or no room at COMMIT: nothing was written. The batch is refused, and so is everything queued for the
+    same streams, because it was decided on events that do not exist.
+  - any other error at COMMIT, an I/O error in a checkpoint, damage, a fault of our own: nobody knows what is on disk.
+    The writer stops for good; every waiter gets `StoreFailedError`. A checkpoint counts because a failed fsync leaves
+    pages that look clean: the next one would succeed, and the write-ahead file, the only good copy, would be dropped.
+
+Erasing. Deleted rows are overwritten (`secure_delete`), but when SQLite rebalances a page it leaves stale copies of the
+cells it moved in the page's free space, out of reach of the later delete (measured; `tests/log/test_erase.py`). So an
+erasure takes all arguments out, which frees and zeroes every page of that table, puts the live ones back, and then
+truncates the write-ahead file. Only open commands have arguments: they are few.
+
+Waiting and waking are left to `sqlite_store`, which is the only caller.
+"""
+
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import outcome
+import trio
+
+from actors.log.sqlite_batch import INSERT_ARGUMENTS, Batch, Head, write_rows
+from actors.log.sqlite_files import Files, is_busy, is_damage, is_disk_full, name_of
+from actors.log.store import AppendAnswer, LogLimits, Part, RefusalReason, Refused, StoreFailedError
+
+_REMOVED_EVENT_WAL_BYTES = 512  # several to a page
+_COMPACT_STREAMS_MAX = 64  # looked at in one transaction
+
+# The first version that has to stay: nothing above the snapshot goes, nothing from the oldest open item on, and nothing
+# from the first event on that is young enough (the clock may have stepped back: history is cut, never thinned).
+_CUTS = """
+SELECT stream, min(
+    snapshot.version + 1,
+    coalesce((SELECT min(since_version) FROM open_item WHERE open_item.stream = snapshot.stream), snapshot.version + 1),
+    coalesce((SELECT version FROM event WHERE event.stream = snapshot.stream AND at_ms >= ? ORDER BY version LIMIT 1),
+             snapshot.version + 1)
+) FROM snapshot WHERE stream > ? ORDER BY stream LIMIT ?
+"""
+_CUT_EVENTS = """
+DELETE FROM event WHERE stream = ? AND version IN
+    (SELECT version FROM event WHERE stream = ? AND version < ? ORDER BY version LIMIT ?)
+"""
+
+
+class Request:
+    """Something asked of the writer: an append, or other work to be done between batches. Answered exactly once."""
+
+    __slots__ = ("answer", "parts", "size_bytes", "task", "work")
+
+    def __init__(self, parts: tuple[Part, ...], work: Callable[[], object] | None = None) -> None:
+        self.parts = parts
+        self.work = work
+        self.size_bytes = sum(part.size_bytes for part in parts)
+        self.task: trio.lowlevel.Task | None = None
+        self.answer: outcome.Outcome[object] | None = None
+
+
+class Writer:
+    """Runs in its own thread. `deliver` is called there with requests that have just been answered."""
+
+    def __init__(self, files: Files, limits: LogLimits, deliver: Callable[[Sequence[Request]], None]) -> None:
+        self.failure: StoreFailedError | None = None
+        self._connection = files.writer
+        self._limits = limits
+        self._deliver = deliver
+        self._condition = threading.Condition()
+        self._queue: deque[Request] = deque()
+        self._in_hand: list[Request] = []
+        self._closing = False
+        self._known: dict[str, Head] = {}
+        self._erase_at_s: float | None = None
+        self._wal_bytes = 0  # estimated, since the last checkpoint
+        self.thread = threading.Thread(target=self._run, name="heliograph-log", daemon=True)
+
+    # ── called from the trio thread ─────────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; `wake` says when the writer should look. Raises if it has stopped for good."""
+        with self._condition:
+            if self.failure is not None:
+                raise retold(self.failure)
+            self._queue.append(request)
+
+    def wake(self) -> None:
+        """There is something to do."""
+        with self._condition:
+            self._condition.notify()
+
+    def finish(self) -> None:
+        """Do what is queued, then end; the connection is left open."""
+        with self._condition:
+            self._closing = True
+            self._condition.notify()
+
+    # ── the thread ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        try:
+            self._erase()  # what a process that crashed had deleted may still be in its write-ahead file
+            while self._take_turn():
+                pass
+            self._erase()
+        except StoreFailedError as failure:
+            self._fail(failure)
+        except BaseException as error:
+            crash = StoreFailedError(f"the log writer crashed: {type(error).__name__}")
+            crash.__cause__ = error
+            self._fail(crash)
+
+    def _take_turn(self) -> bool:
+        batch, closing = self._take()
+        self._in_hand = batch
+        if batch and batch[0].work is not None:
+            batch[0].answer = outcome.Value(batch[0].work())
+            self._deliver(batch)
+        elif batch:
+            self._write(batch)
+        if self._erase_at_s is not None and time.monotonic() >= self._erase_at_s:
+            self._erase()
+        return bool(batch) or not closing
+
+    def _take(self) -> tuple[list[Request], bool]:
+        """The next batch, or a single piece of other work, or nothing because an erasure is due or the end is near."""
+        with self._condition:
+            while not self._queue and not self._closing:
+                wait_s = None if self._erase_at_s is None else self._erase_at_s - time.monotonic()
+                if wait_s is not None and wait_s <= 0:
+                    break
+                self._condition.wait(wait_s)
+            batch: list[Request] = []
+            while self._queue and len(batch) < self._limits.batch_appends_max:
+                if self._queue[0].work is not None:
+                    if not batch:
+                        batch.append(self._queue.popleft())
+                    break
+                batch.append(self._queue.popleft())
+            return batch, self._closing
+
+    def _write(self, requests: list[Request]) -> None:
+        if len(self._known) > self._limits.known_versions_max:
+            self._known.clear()
+        batch = Batch(self._connection, self._known)
+        answers: list[AppendAnswer] = []
+
+        def work() -> None:
+            answers.extend([batch.add(request.parts) for request in requests])
+            batch.write()
+
+        error = self._transact(work)
+        if error is not None:
+            self._refuse(requests, error)
+            return
+        batch.adopt()
+        for request, answer in zip(requests, answers, strict=True):
+            request.answer = outcome.Value(answer)
+        self._deliver(requests)
+        if batch.erases and self._erase_at_s is None:
+            self._erase_at_s = time.monotonic() + self._limits.erase_after_s
+        self._wal_bytes += batch.wal_bytes
+        self._bound_wal()
+
+    def _transact(self, work: Callable[[], None]) -> sqlite3.Error | None:
+        """Do `work` durably. An error that is returned undid all of it; `StoreFailedError` means nobody knows."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            work()
+        except sqlite3.Error as error:
+            self._roll_back(error)
+            return error
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if not is_disk_full(error):
+                raise StoreFailedError(f"{name_of(error)} at commit: its outcome is unknown") from error
+            self._roll_back(error)
+            return error
+        return None
+
+    def _roll_back(self, error: sqlite3.Error) -> None:
+        self._known.clear()
+        try:
+            # A full disk may have rolled everything back already; what followed would have been committed by itself.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as second:
+            raise StoreFailedError(f"{name_of(second)} at rollback after {name_of(error)}") from second
+        if is_damage(error):
+            raise StoreFailedError(f"{name_of(error)}: the database is damaged") from error
+
+    def _refuse(self, requests: list[Request], error: sqlite3.Error) -> None:
+        reason = RefusalReason.DISK_FULL if is_disk_full(error) else RefusalReason.STORE_ERROR
+        streams = {part.stream for request in requests for part in request.parts}
+        with self._condition:
+            queued = list(self._queue)
+            doomed: list[Request] = []
+            self._queue.clear()
+            for request in queued:
+                is_doomed = any(part.stream in streams for part in request.parts)
+                (doomed if is_doomed else self._queue).append(request)
+        for request in (*requests, *doomed):
+            request.answer = outcome.Value(Refused(reason))
+        self._deliver([*requests, *doomed])
+        if is_disk_full(error):
+            self._checkpoint()  # an emptied write-ahead file may be all the room that is needed
+
+    # ── keeping the files in order ──────────────────────────────────────────────────────────────────────────────────
+
+    def _erase(self) -> None:
+        """Leave no trace of arguments whose items are closed; try again soon if something was in the way."""
+
+        def work() -> None:
+            live = self._connection.execute("SELECT stream, key, data FROM arguments").fetchall()
+            self._connection.execute("DELETE FROM arguments")  # without WHERE: whole pages are freed, and zeroed
+            write_rows(self._connection, INSERT_ARGUMENTS, live)
+
+        error = self._transact(work)
+        erased = self._checkpoint() and error is None
+        self._erase_at_s = None if erased else time.monotonic() + self._limits.checkpoint_retry_s
+
+    def _bound_wal(self) -> None:
+        # Passive: it waits for nobody, and leaves the file its length: overwriting is cheaper than growing it again.
+        if self._wal_bytes > self._limits.wal_bytes_max:
+            self._checkpoint("PASSIVE")
+
+    def _checkpoint(self, mode: str = "TRUNCATE") -> bool:
+        """Fold the write-ahead file into the database. False if a reader or lack of room prevented some of it."""
+        self._wal_bytes = 0
+        try:
+            busy, written, folded = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        except sqlite3.Error as error:
+            if is_disk_full(error) or is_busy(error):
+                return False
+            raise StoreFailedError(f"{name_of(error)} in a checkpoint: the database may be behind its log") from error
+        return bool(busy == 0 and written == folded)
+
+    def compact(self, before_ms: int, after_stream: int) -> tuple[int, int | None]:
+        """Remove a bounded piece of settled history. Returns how many events, and where to go on (None: all done)."""
+        removed = 0
+        next_stream: int | None = None
+
+        def work() -> None:
+            nonlocal removed, next_stream
+            cuts = self._connection.execute(_CUTS, (before_ms, after_stream, _COMPACT_STREAMS_MAX)).fetchall()
+            reached = after_stream
+            for stream, cut in cuts:
+                room = self._limits.compact_events_max - removed
+                removed += self._connection.execute(_CUT_EVENTS, (stream, stream, cut, room)).rowcount
+                if removed >= self._limits.compact_events_max:
+                    break  # this stream may have more to give: come back to it
+                reached = stream
+            finished = len(cuts) < _COMPACT_STREAMS_MAX and removed < self._limits.compact_events_max
+            next_stream = None if finished else reached
+
+        error = self._transact(work)
+        self._wal_bytes += removed * _REMOVED_EVENT_WAL_BYTES
+        self._bound_wal()
+        return (0, None) if error is not None else (removed, next_stream)
+
+    # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _fail(self, failure: StoreFailedError) -> None:
+        with self._condition:
+            self.failure = failure
+            waiting = [request for request in (*self._in_hand, *self._queue) if request.answer is None]
+            self._queue.clear()
+        for request in waiting:
+            request.answer = outcome.Error(retold(failure))
+        self._deliver(waiting)
+
+
+def retold(failure: StoreFailedError) -> StoreFailedError:
+    """The same failure for one more task: an exception raised in several would collect all their tracebacks."""
+    copy = StoreFailedError(*failure.args)
+    copy.__cause__ = failure.__cause__
+    return copy

@@ -1,0 +1,177 @@
+"""The port behind which the log is kept: streams of events, appended at an expected version, all or nothing.
+
+A store knows nothing of nodes or commands. It keeps, for each stream, numbered events (bytes), at most one snapshot,
+and *open items*: what is unfinished, so that a restart reads that and not history. An open item's arguments are the one
+thing that is erased: they go, from every file, soon after the item is closed. One append may carry parts for several
+streams; they are written together or not at all, so two aggregates can share a commit.
+
+A version conflict is an answer, a full disk is an answer, a full queue is an answer. `StoreFailedError` is none: the
+outcome of a commit is unknown, and the process has to stop and find out by reopening.
+
+Which events to write, and what they mean, is the rules' business; who may open the folder, the process's.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+
+class LogLimits(msgspec.Struct, frozen=True):
+    """Every bound of the log in one place, each with what happens when it is reached."""
+
+    queue_appends_max: int = 8_192  # unanswered appends; the next one is Refused(OVERLOADED)
+    queue_bytes_max: int = 64 * 1024 * 1024  # bytes in unanswered appends; the next one is Refused(OVERLOADED)
+    batch_appends_max: int = 512  # appends in one transaction; the rest wait for the next
+    erase_after_s: float = 2.0  # from closing an item to the start of its erasure; 5 s is the promise
+    checkpoint_retry_s: float = 0.2  # wait before trying again when a reader was in the way
+    wal_bytes_max: int = 16 * 1024 * 1024  # written (as estimated) since the last checkpoint; then there is one
+    known_versions_max: int = 65_536  # streams whose version is held in memory; then they are looked up again
+    read_events_max: int = 10_000  # events in one answer of `read`; ask again after the last
+    compact_events_max: int = 2_000  # events removed in one transaction; appends go in between
+
+
+DEFAULT_LIMITS = LogLimits()
+
+
+class StoreFailedError(Exception):
+    """The store is broken and what it last wrote may or may not be there: stop the process, never retry."""
+
+
+class OpenItem(msgspec.Struct, frozen=True):
+    """Something unfinished. Written again with `arguments=None`, it keeps those that are stored."""
+
+    key: str
+    data: bytes
+    arguments: bytes | None = None
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What one append does to one stream.
+
+    Versions count from 1, so a stream that has nothing yet is at version 0. `snapshot` is the state after `events`; a
+    part without events may carry just that.
+    """
+
+    stream: str
+    expected_version: int
+    at_ms: int
+    events: tuple[bytes, ...] = ()
+    opened: tuple[OpenItem, ...] = ()
+    closed: tuple[str, ...] = ()
+    snapshot: bytes | None = None
+
+    @property
+    def version_after(self) -> int:
+        """The stream's version once this is written."""
+        return self.expected_version + len(self.events)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes to hold it in a queue."""
+        items = sum(len(item.data) + len(item.arguments or b"") for item in self.opened)
+        return sum(map(len, self.events)) + items + len(self.snapshot or b"")
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """An event as it lies in its stream."""
+
+    version: int
+    at_ms: int
+    data: bytes
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The state of a stream at a version."""
+
+    version: int
+    data: bytes
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A stream as of one moment: the snapshot, what came after it, and what is open."""
+
+    stream: str
+    version: int
+    snapshot: Snapshot | None
+    events: tuple[Recorded, ...]
+    open_items: tuple[OpenItem, ...]
+
+
+class RefusalReason(StrEnum):
+    """Why nothing was written. In each case the caller may try again later."""
+
+    OVERLOADED = "overloaded"
+    DISK_FULL = "disk_full"
+    STORE_ERROR = "store_error"
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """It is durable. `versions` are those of its streams now, in the order of the parts."""
+
+    versions: tuple[int, ...]
+
+    @property
+    def version(self) -> int:
+        """The version of the first (mostly: the only) stream."""
+        return self.versions[0]
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    """Somebody else has appended to this stream; nothing of this append was written."""
+
+    stream: str
+    actual_version: int
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Nothing of this append was written, for certain."""
+
+    reason: RefusalReason
+
+
+AppendAnswer = Appended | Conflict | Refused
+
+
+class LogStore(Protocol):
+    """What every store does; `tests/log/test_store_contract.py` holds each of them to it."""
+
+    @property
+    def log_id(self) -> str:
+        """The identity of this log, made with it: a node keeps one journal for each (§7.3)."""
+
+    async def append(self, *parts: Part) -> AppendAnswer:
+        """Write the parts durably, together.
+
+        Appends are taken in the order of the calls. A cancelled caller only stops waiting: the append goes on.
+        """
+
+    async def load(self, stream: str) -> Loaded:
+        """Everything needed to rebuild the stream's state, as of one moment."""
+
+    async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
+        """Events with a version above `after`, oldest first; those compacted away are left out."""
+
+    async def open_streams(self) -> tuple[str, ...]:
+        """The streams that have open items, in the order of their names."""
+
+    async def open_items(self, stream: str) -> tuple[OpenItem, ...]:
+        """What is open in a stream, with its arguments, in the order of the keys."""
+
+    async def compact(self, before_ms: int) -> int:
+        """Remove settled history: events written before then, that a snapshot covers, older than anything open."""
+
+    async def watch(self) -> None:
+        """Wait until the store is closed, or raise `StoreFailedError` as soon as it has failed."""
+
+    async def close(self) -> None:
+        """Write what is queued, erase what is due, let go of the files."""
+
+
+def check_parts(parts: Sequence[Part]) -> None:
+    """Refuse what no caller may ask, before it is queued: it would be ambiguous which part comes first."""
+    if not parts:
+        raise ValueError("an append needs at least one part")
+    if len({part.stream for part in parts}) != len(parts):
+        raise ValueError("an append may name each stream once")

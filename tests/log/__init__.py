@@ -1,0 +1,1 @@
+"""The command log: its rules, and every store under one contract."""

@@ -1,0 +1,282 @@
+"""What is particular to the SQLite store: group commit, what an error refuses, its files."""
+
+import sqlite3
+import stat
+import threading
+from collections.abc import Sequence
+from contextlib import closing as closing_after
+from pathlib import Path
+
+import outcome
+import pytest
+import trio
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.log.sqlite_batch import Batch
+from actors.log.sqlite_files import Files, open_files, wal_of
+from actors.log.sqlite_store import SqliteStore
+from actors.log.sqlite_writer import Request, Writer
+from actors.log.store import (
+    DEFAULT_LIMITS,
+    Appended,
+    Conflict,
+    LogLimits,
+    OpenItem,
+    Part,
+    RefusalReason,
+    Refused,
+    StoreFailedError,
+)
+from tests.log.shelves import append_in_order, bounded, opening, part
+
+REFUSE_BOOM = """
+CREATE TRIGGER refuse_boom BEFORE INSERT ON event WHEN NEW.data = CAST('boom' AS BLOB)
+BEGIN SELECT RAISE(ABORT, 'boom'); END
+"""
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Change the database behind the store's back."""
+    with closing_after(sqlite3.connect(path, isolation_level=None, timeout=5)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def answers_of(path: Path, limits: LogLimits, appends: Sequence[Part]) -> tuple[list[object], list[int]]:
+    """What the writer answers when all of these are queued before it looks, and how many answers came together."""
+    requests = [Request((each,)) for each in appends]
+    groups: list[int] = []
+    files = open_files(path)
+    writer = Writer(files, limits, lambda answered: groups.append(len(answered)))
+    for request in requests:
+        writer.submit(request)
+    writer.finish()
+    writer.thread.start()
+    writer.thread.join(30)
+    assert not writer.thread.is_alive()
+    files.close(has_failed=writer.failure is not None)
+    answers: list[object] = []
+    for request in requests:
+        assert request.answer is not None
+        answers.append(request.answer.value if isinstance(request.answer, outcome.Value) else request.answer)
+    return answers, groups
+
+
+# ── group commit ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_queued_is_committed_in_groups_of_a_bounded_size(tmp_path: Path) -> None:
+    appends = [part(f"s{number}", 0, "x") for number in range(10)]
+    answers, groups = answers_of(tmp_path / "log.db", LogLimits(batch_appends_max=4), appends)
+    assert answers == [Appended((1,))] * 10
+    assert groups == [4, 4, 2]
+
+
+def test_a_conflict_refuses_that_append_alone(tmp_path: Path) -> None:
+    appends = [part("a", 0, "x"), part("a", 0, "y"), part("b", 0, "x"), part("a", 1, "z"), part("c", 3, "x")]
+    answers, groups = answers_of(tmp_path / "log.db", DEFAULT_LIMITS, appends)
+    assert answers == [Appended((1,)), Conflict("a", 1), Appended((1,)), Appended((2,)), Conflict("c", 0)]
+    assert groups == [5]
+
+
+def test_any_other_error_refuses_the_batch_and_what_is_queued_for_its_streams(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    open_files(path).close(has_failed=False)
+    execute(path, REFUSE_BOOM)
+    appends = [
+        part("a", 0, "x"),
+        part("b", 0, "boom"),
+        part("a", 0, "wrong version"),  # up to here one batch, and not even this is a conflict: "a" is not at 1
+        part("b", 1, "decided on what was refused"),
+        part("c", 0, "y"),
+        part("a", 1, "decided on what was refused"),
+    ]
+    answers, _ = answers_of(path, LogLimits(batch_appends_max=3), appends)
+    refused = Refused(RefusalReason.STORE_ERROR)
+    assert answers == [refused, refused, refused, refused, Appended((1,)), refused]
+
+
+def test_a_fault_of_the_writer_itself_fails_every_waiter(tmp_path: Path) -> None:
+    files = open_files(tmp_path / "log.db")
+    told: list[int] = []
+    writer = Writer(files, DEFAULT_LIMITS, lambda answered: told.append(len(answered)))
+    first, second, third = Request((part("a", 0, "x"),)), Request((), lambda: 1 / 0), Request((part("a", 1, "y"),))
+    for request in (first, second, third):
+        writer.submit(request)
+    writer.thread.start()
+    writer.thread.join(30)
+    files.close(has_failed=True)
+    assert told == [1, 2]
+    assert isinstance(first.answer, outcome.Value)
+    for request in (second, third):
+        assert isinstance(request.answer, outcome.Error)
+        assert isinstance(request.answer.error, StoreFailedError)
+        assert isinstance(request.answer.error.__cause__, ZeroDivisionError)
+    with pytest.raises(StoreFailedError, match="crashed: ZeroDivisionError"):
+        writer.submit(Request((part("a", 1, "x"),)))
+
+
+@bounded
+async def test_tasks_that_are_woken_together_are_committed_together(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log.db") as store:
+        threads = threading.active_count()
+        for version in range(5):
+            async with trio.open_nursery() as nursery:
+                for number in range(100):
+                    nursery.start_soon(store.append, part(f"s{number}", version, "x"))
+        assert threading.active_count() <= threads + 1  # however many appends: one writer thread
+        assert all([(await store.load(f"s{number}")).version == 5 for number in range(100)])
+
+
+# ── netting: what a batch writes is what its appends add up to ────────────────────────────────────────────────────────
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.integers(0, 2),  # 0: the right version, else wrong by that much
+        st.lists(st.tuples(st.sampled_from("kl"), st.sampled_from([None, b"1", b"2"]), st.booleans()), max_size=3),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_STEPS, st.integers(0, 8))
+def test_appends_in_one_batch_end_as_if_each_had_its_own(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, int, list[tuple[str, bytes | None, bool]], bool]],
+    first_batch: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("netting")
+    versions = {"a": 0, "b": 0}
+    appends = []
+    for number, (stream, off, items, has_snapshot) in enumerate(steps):
+        opened = tuple(OpenItem(key, b"%d" % number, arguments) for key, arguments, is_open in items if is_open)
+        closed = tuple(key for key, _, is_open in items if not is_open)
+        snapshot = b"%d" % number if has_snapshot else None
+        appends.append(Part(stream, versions[stream] + off, number, (b"%d" % number,), opened, closed, snapshot))
+        versions[stream] += off == 0
+
+    def contents(name: str, batches: list[list[Part]]) -> object:
+        files = open_files(folder / name)
+        files.writer.execute("PRAGMA synchronous = OFF")
+        known: dict[str, tuple[int, int]] = {}
+        answers = []
+        for each in batches:
+            files.writer.execute("BEGIN IMMEDIATE")
+            batch = Batch(files.writer, known)
+            answers += [batch.add((append,)) for append in each]
+            batch.write()
+            files.writer.execute("COMMIT")
+            batch.adopt()
+        tables = [
+            sorted(files.writer.execute(f"SELECT * FROM {table}").fetchall())
+            for table in ("event", "snapshot", "open_item", "arguments")
+        ]
+        files.close(has_failed=False)
+        return answers, tables
+
+    together = contents("together.db", [appends[:first_batch], appends[first_batch:]])
+    assert together == contents("alone.db", [[append] for append in appends])
+
+
+# ── its files ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@bounded
+async def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log.db") as store:
+        await store.append(opening("a", 0, "k"))
+        files = [tmp_path / name for name in ("log.db", "log.db-wal", "log.db-shm")]
+        assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 3
+
+
+@bounded
+async def test_the_connection_is_set_up_to_be_durable(tmp_path: Path) -> None:
+    files: Files = open_files(tmp_path / "log.db")
+    settings_of = {
+        name: files.writer.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete", "wal_autocheckpoint")
+    }
+    files.close(has_failed=False)
+    assert settings_of == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "wal_autocheckpoint": 0}
+
+
+def test_no_query_scans_a_table_that_grows(tmp_path: Path) -> None:
+    files = open_files(tmp_path / "log.db")
+    statements: list[str] = []
+    files.writer.set_trace_callback(statements.append)
+    batch = Batch(files.writer, {})
+    batch.add((Part("a", 0, 0, (b"x",) * 3, (OpenItem("k", b"", b""),), ("l", "m", "n"), b"s"),))
+    batch.write()
+    files.writer.set_trace_callback(None)
+    plans = [row[3] for sql in statements for row in files.writer.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    files.close(has_failed=False)
+    assert plans
+    assert not [plan for plan in plans if plan.startswith("SCAN") and "CONSTANT ROW" not in plan]
+
+
+@bounded
+async def test_the_write_ahead_file_is_folded_in_when_it_grows_past_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with await SqliteStore.open(path, LogLimits(wal_bytes_max=100_000)) as store:
+        for number in range(60):
+            await store.append(part(f"s{number}", 0, "x" * 10_000))
+        assert wal_of(path).stat().st_size <= 500_000  # of some 1,500,000 written
+
+
+@bounded
+async def test_a_database_of_another_form_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    open_files(path).close(has_failed=False)
+    execute(path, "PRAGMA user_version = 2")
+    with pytest.raises(StoreFailedError, match="form 2"):
+        await SqliteStore.open(path)
+
+
+@bounded
+async def test_a_file_that_is_no_database_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(StoreFailedError, match="SQLITE_NOTADB"):
+        await SqliteStore.open(path)
+
+
+@bounded
+async def test_two_logs_have_two_identities(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "one.db") as one, await SqliteStore.open(tmp_path / "two.db") as two:
+        assert one.log_id != two.log_id
+
+
+@bounded
+async def test_a_writer_behind_its_back_makes_it_refuse_and_then_see_the_conflict(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with await SqliteStore.open(path) as store:
+        await store.append(part("a", 0, "x"))
+        execute(path, "INSERT INTO event VALUES (1, 2, 0, x'00')")
+        assert await store.append(part("a", 1, "y")) == Refused(RefusalReason.STORE_ERROR)
+        assert await store.append(part("a", 1, "y")) == Conflict("a", 2)
+        assert await store.append(part("a", 2, "y")) == Appended((3,))
+
+
+@bounded
+async def test_versions_are_looked_up_again_beyond_the_bound_of_those_held(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log.db", LogLimits(known_versions_max=2)) as store:
+        for version in range(3):
+            answers = await append_in_order(store, *(part(f"s{number}", version, "x") for number in range(5)))
+            assert answers == [Appended((version + 1,))] * 5
+
+
+@bounded
+async def test_reads_do_not_wait_for_the_writer(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with await SqliteStore.open(path) as store:
+        await store.append(part("a", 0, "x"))
+        with closing_after(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await store.append(part("a", 1, "y")) == Refused(RefusalReason.STORE_ERROR)
+            assert len(await store.read("a")) == 1
+            other.execute("ROLLBACK")
+        assert await store.append(part("a", 1, "y")) == Appended((2,))

@@ -1,0 +1,272 @@
+"""Each store against a naive model, over any sequence of appends, compactions, restarts and crashes.
+
+A crash of the SQLite store is what a power cut leaves: its files copied as they are, without closing anything, with
+half of a write that nobody was told of at the end of the write-ahead file.
+"""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import hypothesis.strategies as st
+import msgspec
+import trio
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from actors.log.memory_store import MemoryDisk, MemoryStore
+from actors.log.sqlite_files import wal_of
+from actors.log.sqlite_store import SqliteStore
+from actors.log.store import (
+    AppendAnswer,
+    Appended,
+    Conflict,
+    Loaded,
+    LogLimits,
+    LogStore,
+    OpenItem,
+    Part,
+    Recorded,
+    Snapshot,
+)
+
+_T = TypeVar("_T")
+
+STREAMS = ("a", "b", "c")
+KEYS = ("k", "l", "m")
+# No erasure by the clock: it would move the files while they are being copied.
+LIMITS = LogLimits(erase_after_s=3600.0, batch_appends_max=3, known_versions_max=2, compact_events_max=2)
+
+
+class TrioThread:
+    """A trio run in a thread of its own, for tests that are not async."""
+
+    def __init__(self) -> None:
+        self._is_up = threading.Event()
+        self._thread = threading.Thread(target=trio.run, args=(self._run,))
+        self._thread.start()
+        self._is_up.wait(10)
+
+    async def _run(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._end = trio.Event()
+        self._is_up.set()
+        await self._end.wait()
+
+    def call(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        async def bounded_work() -> _T:
+            with trio.fail_after(30):
+                return await work()
+
+        return trio.from_thread.run(bounded_work, trio_token=self._token)
+
+    def stop(self) -> None:
+        trio.from_thread.run_sync(self._end.set, trio_token=self._token)
+        self._thread.join(10)
+
+
+class Model:
+    """The log as a reader of the port's description would write it down."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, list[Recorded]] = {stream: [] for stream in STREAMS}
+        self.version = dict.fromkeys(STREAMS, 0)
+        self.snapshot: dict[str, Snapshot | None] = dict.fromkeys(STREAMS)
+        self.items: dict[str, dict[str, OpenItem]] = {stream: {} for stream in STREAMS}
+        self.since: dict[tuple[str, str], int] = {}
+
+    def append(self, parts: list[Part]) -> AppendAnswer:
+        for part in parts:
+            if self.version[part.stream] != part.expected_version:
+                return Conflict(part.stream, self.version[part.stream])
+        for part in parts:
+            self._write(part)
+        return Appended(tuple(self.version[part.stream] for part in parts))
+
+    def _write(self, part: Part) -> None:
+        stream, items = part.stream, self.items[part.stream]
+        for data in part.events:
+            self.version[stream] += 1
+            self.events[stream].append(Recorded(self.version[stream], part.at_ms, data))
+        if part.snapshot is not None:
+            self.snapshot[stream] = Snapshot(self.version[stream], part.snapshot)
+        for item in part.opened:
+            if item.key not in items:
+                self.since[stream, item.key] = part.expected_version + 1
+            elif item.arguments is None:
+                item = msgspec.structs.replace(item, arguments=items[item.key].arguments)
+            items[item.key] = item
+        for key in part.closed:
+            items.pop(key, None)
+
+    def compact(self, before_ms: int) -> int:
+        removed = 0
+        for stream in STREAMS:
+            snapshot, oldest = self.snapshot[stream], [self.since[stream, key] for key in self.items[stream]]
+            while (
+                snapshot is not None
+                and (events := self.events[stream])
+                and events[0].at_ms < before_ms
+                and events[0].version <= snapshot.version
+                and all(events[0].version < since for since in oldest)
+            ):
+                events.pop(0)
+                removed += 1
+        return removed
+
+    def load(self, stream: str) -> Loaded:
+        snapshot = self.snapshot[stream]
+        covered = 0 if snapshot is None else snapshot.version
+        events = tuple(event for event in self.events[stream] if event.version > covered)
+        items = tuple(self.items[stream][key] for key in sorted(self.items[stream]))
+        return Loaded(stream, self.version[stream], snapshot, events, items)
+
+
+_ITEMS = st.builds(OpenItem, st.sampled_from(KEYS), st.binary(max_size=3), st.none() | st.binary(max_size=300))
+_PARTS = st.builds(
+    Part,
+    stream=st.sampled_from(STREAMS),
+    expected_version=st.sampled_from([0, 0, 0, 0, 1, -1]),  # relative: mostly the right one
+    at_ms=st.integers(0, 5),
+    events=st.lists(st.binary(max_size=40), max_size=4).map(tuple),
+    opened=st.lists(_ITEMS, max_size=2, unique_by=lambda item: item.key).map(tuple),
+    closed=st.lists(st.sampled_from(KEYS), max_size=2).map(tuple),
+    snapshot=st.none() | st.binary(max_size=8),
+)
+_APPENDS = st.lists(_PARTS, min_size=1, max_size=3, unique_by=lambda part: part.stream)
+
+
+class LogMachine(RuleBasedStateMachine):
+    """What happens to a log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model()
+        self.loop = TrioThread()
+        self.store: LogStore = self.loop.call(self.open_store)
+
+    async def open_store(self) -> LogStore:
+        raise NotImplementedError
+
+    def crash_store(self, torn: bytes) -> None:
+        raise NotImplementedError
+
+    def at_right_versions(self, parts: list[Part]) -> list[Part]:
+        model = self.model
+        return [
+            msgspec.structs.replace(part, expected_version=max(0, model.version[part.stream] + part.expected_version))
+            for part in parts
+        ]
+
+    @rule(parts=_APPENDS)
+    def append(self, parts: list[Part]) -> None:
+        parts = self.at_right_versions(parts)
+        assert self.loop.call(lambda: self.store.append(*parts)) == self.model.append(parts)
+
+    @rule(appends=st.lists(_APPENDS, min_size=2, max_size=6))
+    def append_without_waiting(self, appends: list[list[Part]]) -> None:
+        """Queued in this order by tasks that do not wait for each other, each counting on those before."""
+        wanted, expected = [], []
+        for parts in appends:
+            wanted.append(self.at_right_versions(parts))
+            expected.append(self.model.append(wanted[-1]))
+        answers: dict[int, AppendAnswer] = {}
+
+        async def append_one(number: int, queueing: trio.Event) -> None:
+            queueing.set()
+            answers[number] = await self.store.append(*wanted[number])
+
+        async def append_all() -> None:
+            async with trio.open_nursery() as nursery:
+                for number in range(len(wanted)):
+                    queueing = trio.Event()
+                    nursery.start_soon(append_one, number, queueing)
+                    await queueing.wait()
+
+        self.loop.call(append_all)
+        assert [answers[number] for number in range(len(wanted))] == expected
+
+    @rule(before_ms=st.integers(0, 6))
+    def compact(self, before_ms: int) -> None:
+        assert self.loop.call(lambda: self.store.compact(before_ms)) == self.model.compact(before_ms)
+
+    @rule()
+    def restart(self) -> None:
+        self.loop.call(self.store.close)
+        self.store = self.loop.call(self.open_store)
+
+    @rule(torn=st.binary(max_size=64))
+    def crash(self, torn: bytes) -> None:
+        self.crash_store(torn)
+        self.store = self.loop.call(self.open_store)
+
+    @invariant()
+    def holds_what_the_model_holds(self) -> None:
+        for stream in STREAMS:
+            assert self.loop.call(lambda stream=stream: self.store.load(stream)) == self.model.load(stream)  # type: ignore[misc]
+
+    @precondition(lambda self: any(self.model.version.values()))
+    @invariant()
+    def reads_like_the_model(self) -> None:
+        for stream in STREAMS:
+            read = self.loop.call(lambda stream=stream: self.store.read(stream, after=1, limit=3))  # type: ignore[misc]
+            assert list(read) == [event for event in self.model.events[stream] if event.version > 1][:3]
+        open_streams = tuple(stream for stream in STREAMS if self.model.items[stream])
+        assert self.loop.call(self.store.open_streams) == open_streams
+
+    def teardown(self) -> None:
+        self.loop.call(self.store.close)
+        self.loop.stop()
+
+
+class SqliteMachine(LogMachine):
+    """A log in a file."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="heliograph-log-"))
+        self.path = self.folder / "log.db"
+        self.lives = 0
+        super().__init__()
+
+    async def open_store(self) -> LogStore:
+        return await SqliteStore.open(self.path, LIMITS)
+
+    def crash_store(self, torn: bytes) -> None:
+        self.loop.call(lambda: self.store.compact(0))  # a turn of the writer: it has nothing under way now
+        self.lives += 1
+        copy = self.folder / f"life-{self.lives}.db"
+        shutil.copy(self.path, copy)
+        shutil.copy(wal_of(self.path), wal_of(copy))
+        with wal_of(copy).open("ab") as wal:
+            wal.write(torn)
+        self.loop.call(self.store.close)
+        self.path = copy
+
+    def teardown(self) -> None:
+        super().teardown()
+        shutil.rmtree(self.folder)
+
+
+class MemoryMachine(LogMachine):
+    """A log in memory."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        super().__init__()
+
+    async def open_store(self) -> LogStore:
+        return MemoryStore(self.disk, LIMITS)
+
+    def crash_store(self, torn: bytes) -> None:
+        del torn
+        assert isinstance(self.store, MemoryStore)
+        self.store.crash()
+
+
+TestSqliteLog = SqliteMachine.TestCase
+TestSqliteLog.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestMemoryLog = MemoryMachine.TestCase
+TestMemoryLog.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
