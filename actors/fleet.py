@@ -1,0 +1,97 @@
+"""All nodes of this process: whose session is live, starting a session, and the sweep of what nobody finished.
+
+A node has at most one actor, that of its newest session; an older one is closed with 4409 the moment a newer one is
+authenticated. A node that is away has no actor: its commands rest in the log, where only the sweeper touches them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+import trio
+
+from actors.log.command_rules import decide
+from actors.log.commands import Sweep
+from actors.log.node_stream import node_of, part_of, restore
+from actors.node.actor import Connection, NodeActor, World
+from actors.supervision.child import ChildSpec, Handle, Kind
+from actors.supervision.registry import Registry
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from schemas.closes import NodeClose
+from schemas.manifest import NodeIdentity
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+SWEEP_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """What a good `auth` frame proved."""
+
+    identity: NodeIdentity
+    msg_id: str  # of the frame, for `auth_ok` to name
+    token_expires_at_ms: int
+
+
+class Fleet:
+    actor_class = NodeActor
+
+    def __init__(self, supervisor: Supervisor, world: World) -> None:
+        self.world = world
+        self.nodes: Registry[str, NodeActor] = Registry()
+        self._supervisor = supervisor
+
+    def start_session(
+        self, proved: Authenticated, connection: Connection, on_end: Callable[[Exception | None], None]
+    ) -> tuple[NodeActor, Handle]:
+        """Start the node's new session and supersede the old one. Synchronous: the socket is never without an owner.
+
+        `on_end` is called after the actor's last step; when this raises, the connection is still the caller's.
+        """
+        node_id = proved.identity.node_id
+        older = self.nodes.find(node_id)
+        actor = self.actor_class(proved.identity, proved.msg_id, proved.token_expires_at_ms, connection, self.world)
+        handle = self._supervisor.start(
+            ChildSpec(
+                name="node",
+                run=actor.run,
+                kind=Kind.TEMPORARY,
+                stage=Stage.NODES,
+                entry=self.nodes.entry(node_id, actor),
+                ask_stop=lambda: actor.close(NodeClose.SERVICE_RESTART),
+                on_end=on_end,
+            )
+        )
+        if older is not None:
+            older.close(NodeClose.SUPERSEDED)
+        return actor, handle
+
+    def start_sweeper(self) -> None:
+        self._supervisor.start(
+            ChildSpec(name="sweeper", run=self._sweep_for_ever, kind=Kind.PERMANENT, stage=Stage.CORE)
+        )
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            await self.sweep()
+            await trio.sleep(SWEEP_EVERY_S)
+
+    async def sweep(self) -> None:
+        """Settle what has waited too long: by a live node's own actor, for a node that is away directly."""
+        for stream in await self.world.store.open_streams():
+            node_id = node_of(stream)
+            if node_id is None:
+                continue
+            actor = self.nodes.find(node_id)
+            if actor is not None:
+                actor.sweep()
+                continue
+            before = restore(await self.world.store.load(stream)).state
+            wall_ms = self.world.now().wall_ms
+            decision = decide(before, Sweep(), wall_ms)
+            if decision.events:
+                # A conflict means that the node has come back meanwhile, a refusal that the log is in trouble: in
+                # both cases the next sweep is soon enough.
+                await self.world.store.append(part_of(node_id, before, decision, wall_ms))

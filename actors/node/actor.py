@@ -1,0 +1,441 @@
+"""One live session of a node, driven: frames and calls in, decisions made durable, effects performed.
+
+The reader hands frames to `on_frame`, which never waits: heartbeats are answered and telemetry is relayed at once,
+whatever changes the log goes to the inbox. One worker takes the inbox in batches: decide on the whole batch, append
+once, then act. So a command's byte leaves only after its events are durable, in `msg_id` order, and a hundred calls at
+once share one commit.
+
+The rules are elsewhere: the session's order in `session_rules`, the life of a command in `actors.log.command_rules`,
+limits in `limit_rules`, telemetry in `cadence_rules`. The socket is behind `Connection`; what a crash or a stop does
+to this actor is the supervisor's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+import trio
+
+from actors.log import command_rules as log_rules
+from actors.log import commands
+from actors.log.events import CommandState
+from actors.log.node_stream import part_of, restore, stream_of
+from actors.log.store import AppendAnswer, Appended, LogStore, Refused
+from actors.manifest_shelf import ManifestShelf
+from actors.node.cadence import Cadence, Listener
+from actors.node.cadences import Cadences
+from actors.node.calls import Failed, Outcome, PendingCall, PendingCalls, Succeeded
+from actors.node.inbox import Cancel, Draft, Issue, Item, LogItem, Sweep, Unwritten, batches
+from actors.node.limit_rules import CapabilityLimits
+from actors.node.session_rules import (
+    CloseWith,
+    Count,
+    Effects,
+    JudgeManifest,
+    Moment,
+    Phase,
+    Relay,
+    SendFrame,
+    Session,
+    TakeAck,
+    TakeResume,
+)
+from actors.node.settings import NodeSettings
+from actors.supervision.mailbox import Mailbox
+from schemas.certificates import KnownCertificates
+from schemas.closes import NodeClose
+from schemas.errors import Code
+from schemas.frames import Announce, BadFrame, Cmd, CmdAck, CmdCancel, Fault, Frame, Side, decode, encode
+from schemas.manifest import Accepted, NodeIdentity, accept
+from schemas.projection import Tool, parse_tool_name
+from schemas.ulids import Mint
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+OVERLOAD_RETRY_MS = 1000  # what a caller is told when the gateway, not the capability, is at a limit
+
+
+class Connection(Protocol):
+    """The node's socket. None of these waits, but for `run`."""
+
+    def send(self, data: bytes) -> bool:
+        """Write a text frame, or queue it behind others; False when not one byte of it will be written."""
+
+    def close(self, close: NodeClose) -> None:
+        """Say why after what is queued, and let `run` return. Later sends are refused."""
+
+    async def run(self) -> None:
+        """Flush what could not be written at once; returns when the peer is gone, or after `close`, within a bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What every node's actor shares."""
+
+    store: LogStore
+    manifests: ManifestShelf
+    calls: PendingCalls
+    certificates: KnownCertificates
+    settings: NodeSettings
+    now: Callable[[], Moment]
+    entropy: Callable[[int], bytes]
+    count: Callable[[str], None]
+
+
+class LogRefusedError(Exception):
+    """The log would not take what the session needs to go on: the node is told 1011 and comes back."""
+
+
+class NodeActor:
+    def __init__(
+        self, identity: NodeIdentity, auth_msg_id: str, token_expires_at_ms: int, connection: Connection, world: World
+    ) -> None:
+        self.identity = identity
+        self.tools: Mapping[str, Tool] = {}
+        self._auth_msg_id = auth_msg_id
+        self._connection = connection
+        self._world = world
+        self._mint = Mint(world.entropy)
+        self._session = Session(self._mint, world.settings, world.now(), token_expires_at_ms)
+        self._cadences = Cadences(identity.node_id, world.settings, self._mint, self._send)
+        self._limits: dict[tuple[str, str], CapabilityLimits] = {}
+        self._inbox: Mailbox[Item] = Mailbox(world.settings.inbox_items_max)
+        self._state = log_rules.NodeState()
+        self._arguments: dict[str, bytes] = {}  # of the open commands
+        self._unwritten: list[Unwritten] = []
+        self._deadlines_changed = trio.Event()
+
+    @property
+    def phase(self) -> Phase:
+        return self._session.phase
+
+    @property
+    def is_live(self) -> bool:
+        return self._session.phase is Phase.LIVE
+
+    @property
+    def epoch(self) -> int:
+        return self._state.epoch
+
+    # ---- the actor's life -------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_time)
+            nursery.start_soon(self._work)
+            await self._connection.run()
+            self.close(NodeClose.NORMAL)
+            # What the node said before it went still counts: the worker takes what is there, then ends.
+            self._inbox.close()
+
+    def close(self, close: NodeClose) -> None:
+        """End the session for a reason that lies outside of it: superseded, shutdown, token revoked, not reading."""
+        self._perform(self._session.close(close))
+
+    async def _watch_time(self) -> None:
+        while self._session.phase is not Phase.ENDED:
+            self._deadlines_changed = trio.Event()
+            with trio.move_on_at(min(self._session.next_deadline_s(), self._cadences.next_deadline_s())):
+                await self._deadlines_changed.wait()
+            now = self._world.now()
+            self._cadences.tick(now)
+            self._perform(self._session.tick(now))
+
+    # ---- frames in, effects out -------------------------------------------------------------------------------------
+
+    def on_frame(self, data: bytes) -> None:
+        """One text frame. Called by the reader, synchronously."""
+        self._on(decode(data, Side.NODE))
+
+    def on_binary(self) -> None:
+        self._on(BadFrame(Fault.NOT_JSON))
+
+    def on_too_large(self) -> None:
+        self._on(BadFrame(Fault.TOO_LARGE))
+
+    def _on(self, frame: Frame | BadFrame) -> None:
+        confirmed = log_rules.confirmed_through(self._state)
+        self._perform(self._session.received(frame, confirmed, self._world.now()))
+
+    def _perform(self, effects: Effects) -> None:
+        for effect in effects:
+            match effect:
+                case Relay(telemetry=telemetry, now=now):
+                    dropped = self._cadences.relay(telemetry.in_reply_to, telemetry.frame, now)
+                    if dropped is not None:
+                        self._world.count(dropped)
+                case SendFrame(frame=frame):
+                    self._send(frame)
+                case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id, ok=ok)) if msg_id in self._cadences:
+                    self._cadences.acked(msg_id, ok)
+                case TakeAck() | TakeResume() | JudgeManifest():
+                    if not self._inbox.offer(effect):
+                        self.close(NodeClose.RATE_LIMITED)
+                case Count(what=what):
+                    self._world.count(what)
+                case CloseWith(close=close):
+                    self._end(close)
+
+    def _send(self, frame: Frame) -> None:
+        self._connection.send(encode(frame))
+
+    def _end(self, close: NodeClose) -> None:
+        log.info("node_session_ended", node_id=self.identity.node_id, code=close.value.code, reason=close.value.reason)
+        self._connection.close(close)
+        self._deadlines_changed.set()
+        self._cadences.end_all()
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], *, sub: str, tenant: str, deadline_at_ms: int
+    ) -> Outcome:
+        """Run a tool on the node. Name, access and arguments have been checked; the capability's limits are here."""
+        now = self._world.now()
+        limits = self._admit(tool, now)
+        if isinstance(limits, Failed):
+            return limits
+        over = limits.has_slot(now.wall_ms) or limits.take_token(now.mono_s)
+        if over is not None:
+            return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
+        call = PendingCall(self._mint.mint(now.wall_ms), tool, arguments, sub, tenant, deadline_at_ms)
+        if self._world.calls.is_full or not self._inbox.offer(Issue(call)):
+            return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
+        limits.occupy(call.msg_id, deadline_at_ms)
+        return await self._answer_to(call, now)
+
+    def _admit(self, tool: str, now: Moment) -> CapabilityLimits | Failed:
+        retained = self._world.manifests.find(self.identity.node_id)
+        if not self.is_live or retained is None:
+            return Failed(Code.NODE_OFFLINE)
+        if retained.is_expired(now.wall_ms):
+            return Failed(Code.MANIFEST_INVALID)
+        announced = self.tools.get(tool)
+        if announced is None:
+            return Failed(Code.MANIFEST_NOT_FOUND)
+        return self._limits[announced.target.kind, announced.target.cap_id]
+
+    async def _answer_to(self, call: PendingCall, now: Moment) -> Outcome:
+        self._world.calls.add(call)
+        try:
+            with trio.move_on_at(now.mono_s + (call.deadline_at_ms - now.wall_ms) / 1000):
+                await call.wait()
+        except trio.Cancelled:
+            self._inbox.offer(Cancel(call.msg_id))
+            raise
+        finally:
+            self._world.calls.remove(call)
+        return call.outcome or Failed(Code.DEADLINE_EXCEEDED, call.msg_id)
+
+    def sweep(self) -> None:
+        """A minute has passed."""
+        self._inbox.offer(Sweep())
+
+    # ---- telemetry --------------------------------------------------------------------------------------------------
+
+    def attach(self, tool: str, interval_ms: int, listener: Listener) -> Cadence | Failed:
+        """Listen to a cadence; the first listener starts it on the node, for one token of the capability's rate."""
+        now = self._world.now()
+        limits = self._admit(tool, now)
+        if isinstance(limits, Failed):
+            return limits
+        cap_id = self.tools[tool].target.cap_id
+        cadence = self._cadences.find(cap_id, interval_ms)
+        if cadence is None:
+            if self._cadences.is_full:
+                return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
+            over = limits.take_token(now.mono_s)
+            if over is not None:
+                return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
+            cadence = self._cadences.start(tool, cap_id, interval_ms, now)
+            self._deadlines_changed.set()
+        cadence.listeners[listener] = None
+        return cadence
+
+    def detach(self, cadence: Cadence, listener: Listener) -> None:
+        self._cadences.leave(cadence, listener, self._world.now())
+
+    # ---- the worker -------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        try:
+            await self._open()
+            while True:
+                for batch in batches([await self._inbox.receive(), *self._inbox.drain()]):
+                    if isinstance(batch, JudgeManifest):
+                        await self._judge(batch.announce)
+                    else:
+                        await self._commit(batch)
+        except trio.EndOfChannel:
+            pass
+        except LogRefusedError:
+            self.close(NodeClose.INTERNAL)
+        finally:
+            self._inbox.close()
+            self._refuse([item for item in self._inbox.drain() if not isinstance(item, JudgeManifest)])
+
+    async def _open(self) -> None:
+        """Take the next epoch: recorded before the node hears of it, so that no other session can have it."""
+        session_id = self._mint.mint(self._world.now().wall_ms)
+        while True:
+            await self._reload()
+            decision = log_rules.decide(self._state, commands.OpenSession(session_id), self._world.now().wall_ms)
+            answer = await self._append(decision, {})
+            if isinstance(answer, Appended):
+                break
+            if isinstance(answer, Refused):
+                raise LogRefusedError
+        self._state = decision.state
+        log_id = self._world.store.log_id
+        self._perform(
+            self._session.granted(session_id, self._state.epoch, log_id, self._auth_msg_id, self._world.now())
+        )
+        self._deadlines_changed.set()
+
+    async def _reload(self) -> None:
+        restored = restore(await self._world.store.load(stream_of(self.identity.node_id)))
+        self._state, self._arguments = restored.state, restored.arguments
+        if restored.state.highest_id is not None:
+            self._mint.observe(restored.state.highest_id)
+
+    async def _append(self, decision: log_rules.Decision, arguments: Mapping[str, bytes]) -> AppendAnswer:
+        part = part_of(self.identity.node_id, self._state, decision, self._world.now().wall_ms, arguments)
+        return await self._world.store.append(part)
+
+    async def _judge(self, announce: Announce) -> None:
+        """One that is accepted is kept before it is acknowledged."""
+        now, node_id = self._world.now(), self.identity.node_id
+        retained = self._world.manifests.find(node_id)
+        last_ms = retained.issued_at_ms if retained else None
+        verdict = accept(announce.manifest, self.identity, self._world.certificates, last_ms, now.wall_ms)
+        if isinstance(verdict, Accepted):
+            if not await self._world.manifests.keep(node_id, self.identity.tenant, verdict, now.wall_ms):
+                raise LogRefusedError
+            self._adopt(verdict)
+        self._perform(self._session.judged(announce, verdict, self._world.now()))
+
+    def _adopt(self, accepted: Accepted) -> None:
+        self.tools = {tool.name: tool for tool in accepted.tools}
+        mono_s = self._world.now().mono_s
+        for tool in accepted.tools:
+            key = (tool.target.kind, tool.target.cap_id)
+            if key in self._limits:
+                self._limits[key].adopt(tool.constraints)
+            else:
+                self._limits[key] = CapabilityLimits.of(tool.constraints, mono_s)
+
+    async def _commit(self, batch: Sequence[LogItem]) -> None:
+        """Decide on the whole batch, make it durable, act on it. A conflict is decided anew, unless we are stale."""
+        epoch = self._state.epoch
+        while True:
+            draft = Draft(self._state, epoch, self._arguments, self.identity.node_id, self._world.now().wall_ms)
+            for item in batch:
+                draft.take(item)
+            if not draft.decision.events:
+                break
+            answer = await self._append(draft.decision, draft.arguments)
+            if isinstance(answer, Appended):
+                break
+            if isinstance(answer, Refused):
+                self._refuse(batch)
+                return
+            await self._reload()
+            if self._state.epoch > epoch:
+                self.close(NodeClose.SUPERSEDED)
+                self._refuse(batch)
+                return
+        self._state = draft.decision.state
+        self._arguments |= draft.arguments
+        for item, said in draft.answers:
+            self._act(item, said, draft.results)
+        if self._unwritten:
+            unwritten, self._unwritten = self._unwritten, []
+            await self._commit(unwritten)
+
+    def _refuse(self, batch: Sequence[LogItem]) -> None:
+        """The log did not take it: nothing was sent, nothing is settled, and the node keeps what it reported."""
+        for item in batch:
+            match item:
+                case Issue(call=call):
+                    call.settle(Failed(Code.INTERNAL, call.msg_id))
+                    self._release(call.msg_id)
+                case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)):
+                    self._world.count("ack_not_recorded")
+                    self._world.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
+                case TakeResume():
+                    self.close(NodeClose.INTERNAL)
+
+    # ---- after the append -------------------------------------------------------------------------------------------
+
+    def _act(self, item: LogItem, said: commands.Answer, results: Mapping[str, Mapping[str, Any]]) -> None:
+        match said:
+            case commands.SendCommand():
+                self._send_command(said)
+            case commands.SendCancel(msg_id=msg_id):
+                self._send(CmdCancel(msg_id=self._mint.mint(self._world.now().wall_ms), in_reply_to=msg_id))
+            case commands.Settled(msg_id=msg_id):
+                self._arguments.pop(msg_id, None)
+                self._release(msg_id)
+                self._world.calls.settle(msg_id, _outcome(said, isinstance(item, Unwritten), results.get(msg_id)))
+            case commands.Resumed() if isinstance(item, TakeResume):
+                self._resumed(item, said)
+            case commands.LateAck(msg_id=msg_id, state=state):
+                log.info("late_ack", node_id=self.identity.node_id, correlation_id=msg_id, state=state.value)
+                self._world.count("late_ack")
+            case commands.UnknownCommand():
+                self._world.count("ack_unknown")
+            case commands.StaleEpoch():
+                self.close(NodeClose.SUPERSEDED)
+            case commands.Illegal():
+                self._illegal(item, said)
+
+    def _send_command(self, said: commands.SendCommand) -> None:
+        arguments = msgspec.json.decode(self._arguments[said.msg_id])
+        cmd = Cmd(msg_id=said.msg_id, tool=said.tool, arguments=arguments, deadline_at_ms=said.deadline_at_ms)
+        if not self._connection.send(encode(cmd)):
+            self._unwritten.append(Unwritten(said.msg_id))
+
+    def _resumed(self, item: TakeResume, said: commands.Resumed) -> None:
+        frame = item.frames[-1]
+        if frame.last_cmd is not None:
+            self._mint.observe(frame.last_cmd)
+        for command in self._state.open_commands.values():
+            target = parse_tool_name(command.tool)
+            limits = None if isinstance(target, Code) else self._limits.get((target.kind, target.cap_id))
+            if limits is not None:
+                limits.occupy(command.msg_id, command.deadline_at_ms)
+        self._perform(
+            self._session.resumed(
+                frame, said.epoch, said.confirmed_through, len(said.replayed), len(said.expired), self._world.now()
+            )
+        )
+
+    def _illegal(self, item: LogItem, said: commands.Illegal) -> None:
+        match item:
+            case TakeResume():
+                self.close(NodeClose.BAD_FRAME)
+            case Issue(call=call):
+                late = said.reason is commands.Reason.PAST_DEADLINE
+                call.settle(Failed(Code.DEADLINE_EXCEEDED if late else Code.INTERNAL, call.msg_id))
+                self._release(call.msg_id)
+            case _:
+                self._world.count("command_illegal")
+
+    def _release(self, msg_id: str) -> None:
+        for limits in self._limits.values():
+            limits.release(msg_id)
+
+
+def _outcome(said: commands.Settled, unwritten: bool, result: Mapping[str, Any] | None) -> Outcome:
+    """What a final state means to the caller."""
+    match said.state:
+        case CommandState.ACKED if result is not None:
+            return Succeeded(said.msg_id, result)
+        case CommandState.FAILED:
+            return Failed(Code(said.code or Code.INTERNAL), said.msg_id)
+        case CommandState.EXPIRED:
+            return Failed(Code.NODE_OFFLINE if unwritten else Code.DEADLINE_EXCEEDED, said.msg_id)
+        case _:  # acked without its result, interrupted, unknown; of a cancelled one nobody waits
+            return Failed(Code.INTERNAL, said.msg_id)

@@ -1,0 +1,68 @@
+"""The limits that a capability announces for itself: calls a second, and calls at once (access.md, step 5).
+
+One token bucket a capability over all callers, of capacity max(1, `rate_limit_rps`), full at start. What is over a
+limit is refused, never queued. A slot is held until its command is settled; if no ack ever comes, until the node must
+have stopped: the caller's deadline, by which it began, and the handler's own after that.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    retry_after_ms: int
+
+
+@dataclass(slots=True)
+class CapabilityLimits:
+    rate_per_s: float
+    concurrency_max: int
+    handler_ms_max: int
+    _tokens: float = 0.0
+    _filled_s: float = 0.0
+    _busy_until_ms: dict[str, int] = field(default_factory=dict)  # msg_id → when its slot is free at the latest
+
+    @classmethod
+    def of(cls, constraints: Mapping[str, Any], mono_s: float) -> "CapabilityLimits":
+        limits = cls(constraints["rate_limit_rps"], constraints["max_concurrency"], constraints["deadline_ms_default"])
+        limits._tokens, limits._filled_s = limits._capacity, mono_s
+        return limits
+
+    @property
+    def _capacity(self) -> float:
+        return max(1.0, self.rate_per_s)
+
+    def adopt(self, constraints: Mapping[str, Any]) -> None:
+        """The node has announced again: new limits, same history."""
+        self.rate_per_s = constraints["rate_limit_rps"]
+        self.concurrency_max = constraints["max_concurrency"]
+        self.handler_ms_max = constraints["deadline_ms_default"]
+        self._tokens = min(self._tokens, self._capacity)
+
+    def take_token(self, mono_s: float) -> OverLimit | None:
+        """One call, or the time until the next one is free."""
+        self._tokens = min(self._capacity, self._tokens + max(0.0, mono_s - self._filled_s) * self.rate_per_s)
+        self._filled_s = max(self._filled_s, mono_s)
+        # A bucket refilled for exactly the time it was told to wait may lack a rounding error of a token.
+        if self._tokens < 1.0 - 1e-9:
+            return OverLimit(ceil((1.0 - self._tokens) / self.rate_per_s * 1000))
+        self._tokens -= 1.0
+        return None
+
+    def has_slot(self, wall_ms: int) -> OverLimit | None:
+        """Whether one more may run; if not, when to ask again."""
+        for msg_id, until_ms in list(self._busy_until_ms.items()):
+            if wall_ms >= until_ms:
+                del self._busy_until_ms[msg_id]
+        if len(self._busy_until_ms) < self.concurrency_max:
+            return None
+        return OverLimit(max(1, min(min(self._busy_until_ms.values()) - wall_ms, 1000)))
+
+    def occupy(self, msg_id: str, deadline_at_ms: int) -> None:
+        self._busy_until_ms[msg_id] = deadline_at_ms + self.handler_ms_max
+
+    def release(self, msg_id: str) -> None:
+        self._busy_until_ms.pop(msg_id, None)

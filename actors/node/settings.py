@@ -1,0 +1,20 @@
+"""Every limit of a node's session, with what happens when it is reached. The numbers are those of the device wire."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    heartbeat_s: float = 25.0  # what `auth_ok` tells the node (§3)
+    silence_s_max: float = 60.0  # without any inbound frame: 4408
+    resume_s_max: float = 10.0  # from `auth_ok` to a complete `resume`: 4408
+    manifests_refused_max: int = 3  # in a row: 4422
+    frames_per_s_max: int = 200  # more, for `flood_s` seconds on end: 4429
+    flood_s: int = 5
+    resume_frames_max: int = 64  # of one `resume`; more: 4400
+    inbox_items_max: int = (
+        2048  # frames and calls waiting for the log: a frame more is 4429, a call more E_RATE_LIMITED
+    )
+    cadences_max: int = 16  # a node: the next `subscribe` is E_RATE_LIMITED (§6)
+    cadence_ack_s_max: float = 5.0  # a cadence not acknowledged in time ends
+    cadence_gap_min: float = 0.5  # of an interval between two relayed frames; a sooner one is dropped and counted
