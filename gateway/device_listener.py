@@ -1,0 +1,258 @@
+"""`GET /devices/connect`: from a TCP connection to a node's session (device wire §2.1 to §2.3).
+
+Each connection has a task of its own until it is authenticated: the WebSocket handshake, then one `auth` frame, each
+within its time. Then the raw socket is taken from trio and given to the node's actor, and the task ends. How many may
+be on their way at once is bounded, in all and for each address, so that strangers cannot keep nodes out.
+"""
+
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TypeAlias
+
+import msgspec
+import structlog
+import trio
+from websockets.exceptions import PayloadTooBig
+from websockets.frames import Frame as WebSocketFrame
+from websockets.frames import Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN
+
+from actors.fleet import Authenticated, Fleet
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.errors import SupervisorStoppingError
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from gateway.device_socket import SUBPROTOCOL, NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
+from gateway.pump import Pump
+from schemas.closes import NodeClose
+from schemas.errors import CODE_OF_STATUS, envelope
+from schemas.frames import BadFrame, Fault, Frame, Side, decode
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+PATH = "/devices/connect"
+_NOT_HTTP_BODY = msgspec.json.encode(envelope(CODE_OF_STATUS[HTTPStatus.BAD_REQUEST]))
+_NOT_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    + f"Content-Length: {len(_NOT_HTTP_BODY)}\r\n\r\n".encode()
+    + _NOT_HTTP_BODY
+)
+Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    handshake_s_max: float = 5.0  # for TLS and the upgrade; then the connection is closed
+    auth_s_max: float = 5.0  # from the upgrade to the `auth` frame: 4408
+    nodes_max: int = 20_000  # sessions; the next connection gets HTTP 503
+    strangers_max: int = 1_000  # connections that are not authenticated yet; the next one gets HTTP 503
+    strangers_per_address_max: int = 100  # the same for one address
+    backlog: int = 1024
+    unreachable_s_max: int = 30  # TCP_USER_TIMEOUT: a node whose network is gone is dropped by the kernel
+    sockets: SocketSettings = field(default_factory=SocketSettings)
+
+
+class DeviceListener:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        fleet: Fleet,
+        pump: Pump,
+        authenticate: Callable[[Frame | BadFrame], Authenticated | NodeClose],
+        settings: ListenerSettings,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._supervisor = supervisor
+        self._fleet = fleet
+        self._pump = pump
+        self._authenticate = authenticate
+        self._settings = settings
+        self._tls = tls
+        self._strangers: Counter[str] = Counter()
+
+    @property
+    def strangers(self) -> int:
+        """Connections that are not authenticated yet."""
+        return self._strangers.total()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Bind, start accepting, and say on which port."""
+        listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
+        for listener in listeners:
+            self._supervisor.start(
+                ChildSpec(
+                    name="device_listener",
+                    run=lambda listener=listener: self._accept(listener),  # type: ignore[misc]
+                    kind=Kind.PERMANENT,
+                    stage=Stage.ACCEPTING,
+                    on_end=lambda _, listener=listener: listener.socket.close(),  # type: ignore[misc]
+                )
+            )
+        bound: int = listeners[0].socket.getsockname()[1]
+        return bound
+
+    async def _accept(self, listener: trio.SocketListener) -> None:
+        while True:
+            stream = await listener.accept()
+            address = str(stream.socket.getpeername()[0]) if _is_connected(stream) else ""
+            try:
+                self._supervisor.start(
+                    ChildSpec(
+                        name="device_greeting",
+                        run=lambda stream=stream, address=address: self._greet(stream, address),  # type: ignore[misc]
+                        kind=Kind.TEMPORARY,
+                        stage=Stage.ACCEPTING,
+                    )
+                )
+            except SupervisorStoppingError:
+                stream.socket.close()
+                return
+
+    # ---- a stranger -------------------------------------------------------------------------------------------------
+
+    async def _greet(self, raw: trio.SocketStream, address: str) -> None:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.unreachable_s_max * 1000)
+        stream: Stream = raw
+        adopted = False
+        self._strangers[address] += 1
+        try:
+            protocol = NodeProtocol()
+            with trio.move_on_after(self._settings.handshake_s_max):
+                if self._tls is not None:
+                    stream = trio.SSLStream(raw, self._tls, server_side=True, https_compatible=True)
+                    await stream.do_handshake()
+                await self._upgrade(stream, protocol, address)
+            if protocol.state is OPEN:
+                adopted = await self._admit(stream, protocol)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, ConnectionError):
+            pass
+        finally:
+            self._strangers[address] -= 1
+            if not self._strangers[address]:
+                del self._strangers[address]
+            if not adopted:
+                raw.socket.close()
+
+    async def _upgrade(self, stream: Stream, protocol: NodeProtocol, address: str) -> None:
+        """The HTTP half: answer the request by an upgrade, or by an error and the end of the connection."""
+        request = None
+        while request is None and protocol.handshake_exc is None:
+            protocol.receive_data(bytes(await _receive(stream)))
+            request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
+        if request is None:
+            await stream.send_all(_NOT_HTTP)
+            return
+        status = self._refusal(request, address)
+        response = protocol.accept(request) if status is None else protocol.reject(status, "")
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            code = CODE_OF_STATUS.get(response.status_code, CODE_OF_STATUS[HTTPStatus.BAD_REQUEST])
+            response.body = msgspec.json.encode(envelope(code))
+            response.headers = type(response.headers)(
+                {"Content-Type": "application/json", "Content-Length": str(len(response.body)), "Connection": "close"}
+            )
+        protocol.send_response(response)
+        await stream.send_all(b"".join(protocol.data_to_send()))
+
+    def _refusal(self, request: Request, address: str) -> HTTPStatus | None:
+        settings = self._settings
+        if request.path.partition("?")[0] != PATH:
+            return HTTPStatus.NOT_FOUND
+        over = (
+            len(self._fleet.nodes) >= settings.nodes_max
+            or self.strangers > settings.strangers_max
+            or self._strangers[address] > settings.strangers_per_address_max
+        )
+        if over:
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        offered = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
+        if SUBPROTOCOL not in (name.strip() for name in offered.split(",")):
+            return HTTPStatus.BAD_REQUEST
+        return None
+
+    async def _admit(self, stream: Stream, protocol: NodeProtocol) -> bool:
+        """Wait for the `auth` frame; adopt the socket, or close it with the code that the frame deserves."""
+        verdict: Authenticated | NodeClose = NodeClose.TIMEOUT
+        rest: list[WebSocketFrame] = []
+        with trio.move_on_after(self._settings.auth_s_max):
+            frame, rest = await self._first_frame(stream, protocol)
+            verdict = self._authenticate(frame) if frame is not None else NodeClose.NORMAL
+        if isinstance(verdict, NodeClose) or rest:
+            await self._turn_away(stream, protocol, verdict if isinstance(verdict, NodeClose) else NodeClose.BAD_FRAME)
+            return False
+        return self._adopt(stream, protocol, verdict)
+
+    async def _first_frame(
+        self, stream: Stream, protocol: NodeProtocol
+    ) -> tuple[Frame | BadFrame | None, list[WebSocketFrame]]:
+        """The first message, and frames that came with it: out of order, because `auth_ok` has to come first."""
+        parts: list[bytes] = []
+        while True:
+            events = [event for event in protocol.events_received() if isinstance(event, WebSocketFrame)]
+            for index, frame in enumerate(events):
+                match frame.opcode:
+                    case Opcode.TEXT | Opcode.CONT:
+                        parts.append(bytes(frame.data))
+                        if frame.fin:
+                            rest = [e for e in events[index + 1 :] if e.opcode in (Opcode.TEXT, Opcode.BINARY)]
+                            return decode(b"".join(parts), Side.NODE), rest
+                    case Opcode.BINARY:
+                        return BadFrame(Fault.NOT_JSON), []
+                    case Opcode.CLOSE:
+                        return None, []
+            if protocol.parser_exc is not None:
+                too_large = isinstance(protocol.parser_exc, PayloadTooBig)
+                return BadFrame(Fault.TOO_LARGE if too_large else Fault.NOT_JSON), []
+            pongs = protocol.data_to_send()
+            if pongs:
+                await stream.send_all(b"".join(pongs))
+            protocol.receive_data(bytes(await _receive(stream)))
+
+    async def _turn_away(self, stream: Stream, protocol: NodeProtocol, close: NodeClose) -> None:
+        log.info("node_turned_away", code=close.value.code, reason=close.value.reason)
+        if protocol.state is OPEN:
+            protocol.send_close(close.value.code, close.value.reason)
+        with trio.move_on_after(self._settings.sockets.close_s_max):
+            await stream.send_all(b"".join(protocol.data_to_send()))
+            # Until it hangs up: closing with unread input would take the close frame back.
+            while True:
+                await _receive(stream)
+
+    def _adopt(self, stream: Stream, protocol: NodeProtocol, proved: Authenticated) -> bool:
+        """Give the socket to the node's actor. No checkpoint in here: it always has exactly one owner."""
+        node_socket: NodeSocket
+        if isinstance(stream, trio.SSLStream):
+            node_socket = TlsNodeSocket(stream, protocol, self._settings.sockets)
+        else:
+            raw = socket.socket(fileno=stream.socket.detach())
+            raw.setblocking(False)
+            node_socket = PlainNodeSocket(raw, protocol, self._settings.sockets, self._pump)
+        try:
+            actor, handle = self._fleet.start_session(proved, node_socket, node_socket.end)
+        except SupervisorStoppingError:
+            node_socket.end(None)
+            return True
+        node_socket.belongs_to(actor, handle.crash)
+        if isinstance(node_socket, PlainNodeSocket):
+            node_socket.start_reading()
+        return True
+
+
+def _is_connected(stream: trio.SocketStream) -> bool:
+    """A peer may be gone before we come to look; its address with it."""
+    try:
+        stream.socket.getpeername()
+    except OSError:
+        return False
+    return True
+
+
+async def _receive(stream: Stream) -> bytes:
+    data = bytes(await stream.receive_some(64 * 1024))
+    if not data:
+        raise trio.BrokenResourceError
+    return data

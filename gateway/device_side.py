@@ -1,0 +1,95 @@
+"""The device side of a gateway put together: log, fleet, pump and listener under one supervisor."""
+
+import os
+import ssl
+from collections import Counter
+from dataclasses import dataclass, field
+
+from actors.fleet import Fleet
+from actors.log.store import LogStore
+from actors.manifest_shelf import ManifestShelf
+from actors.node.actor import World
+from actors.node.calls import PendingCalls
+from actors.node.settings import NodeSettings
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from gateway.access.device_auth import judge_auth
+from gateway.access.tokens import Verifier
+from gateway.clock import now
+from gateway.device_listener import DeviceListener, ListenerSettings
+from gateway.pump import Pump
+from schemas.certificates import KnownCertificates
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    node: NodeSettings = field(default_factory=NodeSettings)
+    listener: ListenerSettings = field(default_factory=ListenerSettings)
+
+
+class DeviceSide:
+    """Call `start` inside a running supervisor, then `listen`; the supervisor stops it all."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        store: LogStore,
+        verifier: Verifier,
+        certificates: KnownCertificates,
+        settings: DeviceSettings,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.counts: Counter[str] = Counter()  # of what was dropped, by reason
+        self.pump = Pump()
+        self.fleet = Fleet(
+            supervisor,
+            World(
+                store=store,
+                manifests=ManifestShelf(store),
+                calls=PendingCalls(),
+                certificates=certificates,
+                settings=settings.node,
+                now=now,
+                entropy=os.urandom,
+                count=self._count,
+            ),
+        )
+        self.listener = DeviceListener(
+            supervisor,
+            self.fleet,
+            self.pump,
+            lambda frame: judge_auth(frame, verifier, certificates, now().wall_ms),
+            settings.listener,
+            tls,
+        )
+        self._supervisor = supervisor
+        self._store = store
+
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1
+
+    async def start(self) -> None:
+        """Read what the log retains, then start what runs as long as the gateway does."""
+        self._supervisor.start(
+            ChildSpec(
+                name="log",
+                run=self._store.watch,
+                kind=Kind.FATAL,
+                stage=Stage.LOG,
+            )
+        )
+        await self.fleet.world.manifests.load()
+        self._supervisor.start(
+            ChildSpec(
+                name="pump",
+                run=self.pump.run,
+                kind=Kind.PERMANENT,
+                stage=Stage.CORE,
+                on_end=lambda _: self.pump.close(),
+            )
+        )
+        self.fleet.start_sweeper()
+
+    async def listen(self, host: str, port: int) -> int:
+        return await self.listener.listen(host, port)
