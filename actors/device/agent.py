@@ -1,0 +1,267 @@
+"""The driver of a device: it connects, hears, performs what the rules ask for, and comes back.
+
+It decides nothing about commands (`session_rules`) or about coming back (`reconnect_rules`). All performing is
+synchronous: a frame goes to the outbox, a record to the journal's queue, a handler into the nursery; what comes of it
+is fed to the rules as another event. So the reader never waits on work.
+
+    run ─┬─ journal: writes what is queued, as one append each time it gets to it
+         ├─ alarm: wakes the rules at `next_deadline()`
+         ├─ handlers, each in its own cancel scope: a crash is that command's failure
+         └─ sessions, one after another: connect, then a reader and a writer, then the wait before the next
+
+Cancelling `run` is how a device stops: the gateway is told goodbye if the wire still takes it, and what runs is
+cancelled; the journal then says that it was interrupted.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from actors.device.device import Device
+from actors.device.journal import Journal, JournalFailedError
+from actors.device.omit import Omit
+from actors.device.reconnect_rules import Stay, after_close
+from actors.device.session import Session
+from actors.device.session_messages import (
+    CloseWith,
+    Connected,
+    Effect,
+    Event,
+    FrameReceived,
+    FrameSampled,
+    GarbageReceived,
+    HandlerFailed,
+    HandlerReturned,
+    JournalWritten,
+    NoteRefusal,
+    SampleFrame,
+    SendFrame,
+    StartHandler,
+    StartJournal,
+    StopHandler,
+    TimePassed,
+    WireLost,
+    WriteJournal,
+)
+from actors.device.session_rules import SessionRules, State
+from actors.device.wire import Connect, WireClosed
+from schemas.contract import contract
+from schemas.frames import FRAME_BYTES_MAX, BadFrame, Side, decode
+from schemas.ulids import Mint
+
+RESULT_BYTES_MAX = FRAME_BYTES_MAX - 1024  # room for the envelope around it; a larger one is a failure of its handler
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class UnsoundResultError(Exception):
+    """A handler of ours returned what its schema does not allow."""
+
+
+def _no_newer_token(_refused: str) -> str | None:
+    return None
+
+
+class Agent:
+    def __init__(
+        self,
+        device: Device,
+        *,
+        journal: Journal,
+        connect: Connect,
+        wall_ms: Callable[[], int],
+        rng: Random,
+        newer_token: Callable[[str], str | None] = _no_newer_token,
+        omit: Omit | None = None,
+    ) -> None:
+        """`newer_token(refused)` gives another token than the refused one, or None. `omit` is for the simulation."""
+        self._device = device
+        self._token = device.token
+        self._newer_token = newer_token
+        self._connect = connect
+        self._rng = rng
+        self._journal = journal
+        mint = Mint(rng.randbytes)
+        self._rules = SessionRules(
+            node_id=device.node_id,
+            tools=device.tools,
+            sign=device.sign,
+            journal=journal.state,
+            new_id=lambda: mint.mint(wall_ms()),
+            omit=omit,
+        )
+        self._scopes: dict[str, trio.CancelScope] = {}  # of the handlers that run
+        self._begun = trio.Event()  # the newest of them has begun
+        self._begun.set()
+        self._alarm = trio.CancelScope()
+        self._to_journal, self._journal_queue = trio.open_memory_channel[WriteJournal | StartJournal](math.inf)
+        self._session: Session | None = None
+        self._failure: JournalFailedError | None = None
+
+    @property
+    def state(self) -> State:
+        return self._rules.state
+
+    async def run(self) -> Stay:
+        """Run, once, until there is no point in coming back. Raises JournalFailedError if the disk fails."""
+        stay: Stay | None = None
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            nursery.start_soon(self._keep_journal)
+            nursery.start_soon(self._keep_time)
+            stay = await self._stay_connected()
+            nursery.cancel_scope.cancel()
+        if stay is None:
+            assert self._failure is not None, "cancelled by nobody"
+            raise self._failure
+        return stay
+
+    # ---- sessions ----------------------------------------------------------------------------------------------------
+
+    async def _stay_connected(self) -> Stay:
+        failures = 0
+        while True:
+            closed, was_live = await self._run_session()
+            failures = 0 if was_live else failures
+            decision = after_close(closed.code, failures, self._rng)
+            failures += 1
+            if not isinstance(decision, Stay) and decision.needs_new_token:
+                token = self._newer_token(self._token)
+                if token is None:
+                    decision = Stay("the gateway refused the token, and there is no newer one")
+                else:
+                    self._token = token
+            if isinstance(decision, Stay):
+                log.warning("device_stays_away", reason=decision.reason)
+                return decision
+            log.info("device_comes_back", close_code=closed.code, was_live=was_live, wait_s=round(decision.seconds, 3))
+            await trio.sleep(decision.seconds)
+
+    async def _run_session(self) -> tuple[WireClosed, bool]:
+        """One session from dialling to its end: how it ended, and whether it was ever live."""
+        try:
+            wire = await self._connect()
+        except WireClosed as closed:
+            return closed, False
+        session = self._session = Session(wire, self._hear)
+        try:
+            self._feed(Connected(self._token))
+            await session.run()
+        finally:
+            self._session = None
+            self._feed(WireLost())
+            await session.say_goodbye()
+        return session.ended_with, session.was_live
+
+    def _hear(self, data: bytes) -> None:
+        frame = decode(data, Side.GATEWAY)
+        self._feed(GarbageReceived(frame) if isinstance(frame, BadFrame) else FrameReceived(frame))
+
+    # ---- events in, effects out --------------------------------------------------------------------------------------
+
+    def _feed(self, event: Event) -> None:
+        for effect in self._rules.handle(event, trio.current_time()):
+            self._perform(effect)
+        if self._session is not None and self._rules.state is State.LIVE:
+            self._session.was_live = True
+        self._set_alarm()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case SendFrame(frame):
+                if self._session is not None:
+                    self._session.send(frame)
+            case CloseWith(close):
+                if self._session is not None:
+                    self._session.close(close)
+            case WriteJournal() | StartJournal():
+                self._to_journal.send_nowait(effect)
+            case StartHandler(msg_id):
+                self._scopes[msg_id] = trio.CancelScope()
+                before, self._begun = self._begun, trio.Event()
+                self._nursery.start_soon(self._run_handler, effect, before, self._begun)
+            case StopHandler(msg_id):
+                self._scopes[msg_id].cancel()
+            case SampleFrame():
+                self._nursery.start_soon(self._sample, effect)
+            case NoteRefusal(code):
+                log.warning("gateway_refused", code=code)
+
+    def _set_alarm(self) -> None:
+        deadline = self._rules.next_deadline()
+        self._alarm.deadline = math.inf if deadline is None else deadline
+
+    async def _keep_time(self) -> None:
+        while True:
+            self._alarm = trio.CancelScope()
+            self._set_alarm()
+            with self._alarm:
+                await trio.sleep_forever()
+            self._feed(TimePassed())
+
+    async def _keep_journal(self) -> None:
+        async for first in self._journal_queue:
+            batch = [first]
+            while True:
+                try:
+                    batch.append(self._journal_queue.receive_nowait())
+                except trio.WouldBlock:
+                    break
+            try:
+                await self._write(batch)
+            except JournalFailedError as error:
+                self._failure = error
+                self._nursery.cancel_scope.cancel()
+
+    async def _write(self, batch: list[WriteJournal | StartJournal]) -> None:
+        """Consecutive writes share one append, and with it one wait for the disk."""
+        pending: list[WriteJournal] = []
+        for request in [*batch, None]:
+            if isinstance(request, WriteJournal):
+                pending.append(request)
+                continue
+            if pending:
+                await self._journal.append([record for write in pending for record in write.records])
+                for write in pending:
+                    self._feed(JournalWritten(write.ticket))
+                pending = []
+            if request is not None:
+                await self._journal.start(request.log_id, request.journal_id)
+                self._feed(JournalWritten(request.ticket))
+
+    # ---- handlers ----------------------------------------------------------------------------------------------------
+
+    async def _run_handler(self, order: StartHandler, before: trio.Event, begun: trio.Event) -> None:
+        result: Mapping[str, Any] | None = None
+        await before.wait()  # tasks that become runnable together run in any order; commands begin in theirs
+        begun.set()
+        try:
+            with self._scopes[order.msg_id]:
+                result = self._checked(order.tool, await self._device.handlers[order.tool](order.arguments))
+        except Exception as error:  # whatever a handler raises is its command's failure, not ours
+            log.error("handler_crashed", tool=order.tool, msg_id=order.msg_id, error=type(error).__name__)
+        del self._scopes[order.msg_id]
+        self._feed(HandlerFailed(order.msg_id) if result is None else HandlerReturned(order.msg_id, result))
+
+    async def _sample(self, order: SampleFrame) -> None:
+        frame: Mapping[str, Any] | None = None
+        tool = self._device.tools[order.tool]
+        try:
+            with trio.move_on_after(tool.constraints["deadline_ms_default"] / 1000):
+                frame = self._checked(order.tool, await self._device.handlers[order.tool]({}))
+        except Exception as error:  # one frame is missing; the cadence goes on
+            log.error("sampling_crashed", tool=order.tool, error=type(error).__name__)
+        self._feed(FrameSampled(order.msg_id, frame))
+
+    def _checked(self, tool: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the gateway would not take is our own fault, and better found here."""
+        if not contract(self._device.tools[tool].output_id).is_valid(result):
+            raise UnsoundResultError("the result does not fit its schema")
+        if len(msgspec.json.encode(result)) > RESULT_BYTES_MAX:
+            raise UnsoundResultError("the result does not fit one frame")
+        return result
