@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format bench lock clean
+.PHONY: help env demo test check format bench simulate lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -37,6 +37,11 @@ format: env  ## rewrite the code in the house format
 
 bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.decode
+	$(BIN)/python -m bench.log
+	$(BIN)/python -m bench.ingest
+
+simulate: env  ## simulate fleets under faults, HOURS=1 by default
+	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
 
 lock: env  ## resolve the newest versions into requirements.lock
 	$(PYTHON) -m venv $(VENV)/lock

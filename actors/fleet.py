@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import structlog
 import trio
 
-from actors.log.command_rules import decide
+from actors.log.command_rules import CorruptHistoryError, decide
 from actors.log.commands import Sweep
 from actors.log.node_stream import node_of, part_of, restore
 from actors.node.actor import Connection, NodeActor, World
 from actors.supervision.child import ChildSpec, Handle, Kind
+from actors.supervision.crash_report import report
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
@@ -88,7 +89,12 @@ class Fleet:
             if actor is not None:
                 actor.sweep()
                 continue
-            before = restore(await self.world.store.load(stream)).state
+            try:
+                before = restore(await self.world.store.load(stream)).state
+            except CorruptHistoryError as error:
+                # One node's damaged history is that node's: its sessions end with 1011, everybody else goes on.
+                log.error("history_corrupt", node_id=node_id, causes=report(error))
+                continue
             wall_ms = self.world.now().wall_ms
             decision = decide(before, Sweep(), wall_ms)
             if decision.events:

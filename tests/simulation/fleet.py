@@ -1,0 +1,231 @@
+"""The actors of a simulation: gateways that crash and come back over one disk, nodes that do the same over theirs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from nacl.signing import SigningKey
+
+from actors.device.agent import Agent
+from actors.device.device import Device
+from actors.device.handlers import ECHO_CAPABILITY
+from actors.device.identity import DeviceIdentity, manifest_signer
+from actors.device.journal import JournalState
+from actors.device.memory_journal import JournalDisk, MemoryJournal
+from actors.device.omit import Omit
+from actors.device.wire import ABNORMAL, Wire, WireClosed
+from actors.fleet import Authenticated, Fleet
+from actors.log.memory_store import MemoryDisk, MemoryStore
+from actors.manifest_shelf import ManifestShelf
+from actors.node.actor import NodeActor, World
+from actors.node.calls import PendingCalls
+from actors.node.session_rules import Moment
+from actors.node.settings import NodeSettings
+from actors.supervision.supervisor import Supervisor
+from schemas.certificates import CertificateAuthority, KnownCertificates
+from schemas.closes import NodeClose
+from schemas.frames import Auth, Cmd, Side, decode
+from schemas.manifest import NodeIdentity
+from schemas.projection import project
+from tests.simulation.network import Link
+from tests.simulation.oracle import Oracle
+
+BASE_MS = 1_790_000_000_000
+TENANT = "sim"
+FINGERPRINT = {"algo": "blake3-256", "value": "0" * 64, "sources": ["machine_id"]}
+CAPABILITY = {
+    **ECHO_CAPABILITY,
+    "constraints": {"rate_limit_rps": 50, "max_concurrency": 8, "deadline_ms_default": 2000},
+}
+# The node runs fewer at once than it announces, so that commands wait on it, received and not begun.
+CONCURRENCY_OF_A_NODE = 2
+
+
+def now() -> Moment:
+    return Moment(trio.current_time(), BASE_MS + round(trio.current_time() * 1000))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which rules are left out, and how: nothing by default."""
+
+    node: Omit = field(default_factory=Omit)
+    store: type[MemoryStore] = MemoryStore
+    actor: type[NodeActor] = NodeActor
+
+
+@dataclass(slots=True)
+class Site:
+    """What the whole simulation shares."""
+
+    rng: Random
+    nursery: trio.Nursery
+    oracle: Oracle
+    disk: MemoryDisk
+    rules: Rules
+    ca: CertificateAuthority
+    certificates: KnownCertificates
+    gateways: list["SimGateway"] = field(default_factory=list)
+
+
+class SimGateway:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.fleet: Fleet | None = None
+        self._links: list[Link] = []
+        self._scope = trio.CancelScope()
+        self._store: MemoryStore | None = None
+
+    @property
+    def is_up(self) -> bool:
+        return self.fleet is not None
+
+    async def start(self) -> None:
+        """Boot on what the disk holds."""
+        site = self._site
+
+        async def pause() -> None:
+            await trio.sleep(site.rng.choice((0, 0, 0.002, 0.02, 0.3)))
+
+        self._store = site.rules.store(site.disk, before_commit=pause, before_answer=pause)
+        supervisor = Supervisor()
+        world = World(
+            store=self._store,
+            manifests=ManifestShelf(self._store),
+            calls=PendingCalls(),
+            certificates=site.certificates,
+            settings=NodeSettings(),
+            now=now,
+            entropy=site.rng.randbytes,
+            count=lambda _: None,
+        )
+        self._scope = trio.CancelScope()
+        await site.nursery.start(self._run, supervisor)
+        await world.manifests.load()
+        self.fleet = Fleet(supervisor, world)
+        self.fleet.actor_class = site.rules.actor
+        self.fleet.start_sweeper()
+
+    async def _run(self, supervisor: Supervisor, *, task_status: trio.TaskStatus[None]) -> None:
+        with self._scope:
+            await supervisor.run(task_status=task_status)
+
+    def crash(self) -> None:
+        assert self._store is not None
+        self.fleet = None
+        for link in self._links:
+            link.gateway_end.die()
+            link.cut(self._site.nursery)
+        self._links = []
+        self._store.crash()
+        self._scope.cancel()
+
+    def accept(self, link: Link) -> None:
+        """A node has dialled in: its first frame decides."""
+        self._links.append(link)
+        end = link.gateway_end
+        fleet = self.fleet
+        assert fleet is not None
+
+        def greet(data: bytes) -> None:
+            frame = decode(data, Side.NODE)
+            if not isinstance(frame, Auth):
+                end.close(NodeClose.BAD_FRAME)
+                return
+            proved = Authenticated(NodeIdentity(frame.node_id, TENANT), frame.msg_id, BASE_MS * 2)
+            actor, _ = fleet.start_session(proved, end, lambda _: None)
+            end.on_frame = actor.on_frame
+            end.on_gone = lambda: actor.close(NodeClose.NORMAL)
+            end.on_send = lambda data: self._watch(actor, data)
+
+        end.on_frame = greet
+
+    def _watch(self, actor: NodeActor, data: bytes) -> None:
+        frame = decode(data, Side.GATEWAY)
+        if isinstance(frame, Cmd):
+            self._site.oracle.wrote(actor.identity.node_id, frame.msg_id, frame.arguments["message"], actor.epoch)
+
+
+class SimNode:
+    def __init__(self, site: Site, number: int) -> None:
+        self._site = site
+        self.node_id = f"01hzx9k3m4p7q8r9s0t1v2w{number:03d}"
+        self.journal_disk = JournalDisk()
+        self.link: Link | None = None
+        self._journal: MemoryJournal | None = None
+        self._scope = trio.CancelScope()
+        key = Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
+        leaf = site.ca.issue(self.node_id, TENANT, key.public_key(), BASE_MS - 1000)
+        site.certificates.learn(leaf)
+        identity = DeviceIdentity(SigningKey(key.private_bytes_raw()), leaf, "token")
+        (tool,) = project({"node_id": self.node_id, "capabilities": [CAPABILITY]})
+        tool = replace(tool, constraints={**tool.constraints, "max_concurrency": CONCURRENCY_OF_A_NODE})
+        self.tool = tool.name
+        self._device = Device(
+            self.node_id,
+            "token",
+            {tool.name: tool},
+            {tool.name: self._echo},
+            manifest_signer(identity, FINGERPRINT, [CAPABILITY]),
+        )
+
+    @property
+    def is_up(self) -> bool:
+        return self._journal is not None
+
+    def start(self) -> None:
+        rng = self._site.rng
+
+        async def pause() -> None:
+            await trio.sleep(rng.choice((0, 0, 0.005, 0.05, 0.5)))
+
+        self._journal = MemoryJournal(self.journal_disk, before_write=pause, before_answer=pause)
+        self._scope = trio.CancelScope()
+        agent = Agent(
+            self._device,
+            journal=self._journal,
+            connect=self._connect,
+            wall_ms=lambda: now().wall_ms,
+            rng=Random(rng.getrandbits(64)),
+            omit=self._site.rules.node,
+        )
+        self._site.nursery.start_soon(self._run, agent, self._scope)
+
+    async def _run(self, agent: Agent, scope: trio.CancelScope) -> None:
+        with scope:
+            await agent.run()
+
+    @property
+    def last_cmd(self) -> str | None:
+        """Where its journal stands on disk."""
+        return JournalState(record for write in self.journal_disk.writes for record in write).last_cmd
+
+    def crash(self) -> None:
+        assert self._journal is not None
+        self._journal.crash()
+        self._journal = None
+        if self.link is not None:
+            self.link.node_end.hang_up(ABNORMAL, "")
+            self.link.cut(self._site.nursery, gateway_notices=self._site.rng.random() < 0.8)
+        self._scope.cancel()
+
+    async def _connect(self) -> Wire:
+        await trio.sleep(self._site.rng.uniform(0, 0.3))
+        up = [gateway for gateway in self._site.gateways if gateway.is_up]
+        if not up:
+            raise WireClosed(ABNORMAL)
+        self.link = Link(self._site.rng, self._site.nursery)
+        self._site.rng.choice(up).accept(self.link)
+        return self.link.node_end
+
+    async def _echo(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Really executing: the oracle sees it. Sometimes slow, sometimes past its own deadline, sometimes broken."""
+        rng = self._site.rng
+        self._site.oracle.executed(self.node_id, arguments["message"], now().wall_ms)
+        await trio.sleep(rng.choice((0, 0.01, 0.2, 1.0, 3.0)))
+        if rng.random() < 0.1:
+            raise RuntimeError("broken")
+        return {"message": arguments["message"], "received_at_ms": now().wall_ms, "node_id": self.node_id}
