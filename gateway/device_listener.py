@@ -28,6 +28,7 @@ from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.device_socket import SUBPROTOCOL, NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
+from gateway.frame_reader import FrameReader
 from gateway.pump import Pump
 from schemas.closes import NodeClose
 from schemas.errors import CODE_OF_STATUS, envelope
@@ -36,6 +37,7 @@ from schemas.frames import BadFrame, Fault, Frame, Side, decode
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 PATH = "/devices/connect"
+_END_OF_HEAD = b"\r\n\r\n"
 _NOT_HTTP_BODY = msgspec.json.encode(envelope(CODE_OF_STATUS[HTTPStatus.BAD_REQUEST]))
 _NOT_HTTP = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -49,6 +51,7 @@ Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 class ListenerSettings:
     handshake_s_max: float = 5.0  # for TLS and the upgrade; then the connection is closed
     auth_s_max: float = 5.0  # from the upgrade to the `auth` frame: 4408
+    head_bytes_max: int = 16 * 1024  # of the upgrade request; a longer one is 400
     nodes_max: int = 20_000  # sessions; the next connection gets HTTP 503
     strangers_max: int = 1_000  # connections that are not authenticated yet; the next one gets HTTP 503
     strangers_per_address_max: int = 100  # the same for one address
@@ -126,9 +129,9 @@ class DeviceListener:
                 if self._tls is not None:
                     stream = trio.SSLStream(raw, self._tls, server_side=True, https_compatible=True)
                     await stream.do_handshake()
-                await self._upgrade(stream, protocol, address)
+                early = await self._upgrade(stream, protocol, address)
             if protocol.state is OPEN:
-                adopted = await self._admit(stream, protocol)
+                adopted = await self._admit(stream, protocol, early)
         except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, ConnectionError):
             pass
         finally:
@@ -138,15 +141,20 @@ class DeviceListener:
             if not adopted:
                 raw.socket.close()
 
-    async def _upgrade(self, stream: Stream, protocol: NodeProtocol, address: str) -> None:
-        """The HTTP half: answer the request by an upgrade, or by an error and the end of the connection."""
-        request = None
-        while request is None and protocol.handshake_exc is None:
-            protocol.receive_data(bytes(await _receive(stream)))
-            request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
+    async def _upgrade(self, stream: Stream, protocol: NodeProtocol, address: str) -> bytes:
+        """The HTTP half: answer the request by an upgrade, or by an error and the end of the connection.
+
+        Returns what came behind the request: a first frame may come with it.
+        """
+        head = b""
+        while _END_OF_HEAD not in head and len(head) <= self._settings.head_bytes_max:
+            head += await _receive(stream)
+        head, end, early = head.partition(_END_OF_HEAD)
+        protocol.receive_data(head + end)
+        request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
         if request is None:
             await stream.send_all(_NOT_HTTP)
-            return
+            return b""
         status = self._refusal(request, address)
         response = protocol.accept(request) if status is None else protocol.reject(status, "")
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
@@ -157,6 +165,7 @@ class DeviceListener:
             )
         protocol.send_response(response)
         await stream.send_all(b"".join(protocol.data_to_send()))
+        return early
 
     def _refusal(self, request: Request, address: str) -> HTTPStatus | None:
         settings = self._settings
@@ -174,43 +183,53 @@ class DeviceListener:
             return HTTPStatus.BAD_REQUEST
         return None
 
-    async def _admit(self, stream: Stream, protocol: NodeProtocol) -> bool:
+    async def _admit(self, stream: Stream, protocol: NodeProtocol, early: bytes) -> bool:
         """Wait for the `auth` frame; adopt the socket, or close it with the code that the frame deserves."""
+        reader = FrameReader(protocol)
         verdict: Authenticated | NodeClose = NodeClose.TIMEOUT
-        rest: list[WebSocketFrame] = []
         with trio.move_on_after(self._settings.auth_s_max):
-            frame, rest = await self._first_frame(stream, protocol)
+            frame = await self._first_frame(stream, protocol, reader, early)
             verdict = self._authenticate(frame) if frame is not None else NodeClose.NORMAL
-        if isinstance(verdict, NodeClose) or rest:
-            await self._turn_away(stream, protocol, verdict if isinstance(verdict, NodeClose) else NodeClose.BAD_FRAME)
+        if isinstance(verdict, NodeClose):
+            await self._turn_away(stream, protocol, verdict)
             return False
-        return self._adopt(stream, protocol, verdict)
+        return self._adopt(stream, protocol, reader, verdict)
 
     async def _first_frame(
-        self, stream: Stream, protocol: NodeProtocol
-    ) -> tuple[Frame | BadFrame | None, list[WebSocketFrame]]:
-        """The first message, and frames that came with it: out of order, because `auth_ok` has to come first."""
+        self, stream: Stream, protocol: NodeProtocol, reader: FrameReader, data: bytes
+    ) -> Frame | BadFrame | None:
+        """The first message; None when the node says goodbye instead.
+
+        Two at once are one too many: the second is out of order, because `auth_ok` has to come first.
+        """
         parts: list[bytes] = []
         while True:
-            events = [event for event in protocol.events_received() if isinstance(event, WebSocketFrame)]
-            for index, frame in enumerate(events):
-                match frame.opcode:
-                    case Opcode.TEXT | Opcode.CONT:
-                        parts.append(bytes(frame.data))
-                        if frame.fin:
-                            rest = [e for e in events[index + 1 :] if e.opcode in (Opcode.TEXT, Opcode.BINARY)]
-                            return decode(b"".join(parts), Side.NODE), rest
-                    case Opcode.BINARY:
-                        return BadFrame(Fault.NOT_JSON), []
-                    case Opcode.CLOSE:
-                        return None, []
+            first: Frame | BadFrame | None = None
+            for message in reader.read(data) if data else ():
+                if isinstance(message, WebSocketFrame):
+                    match message.opcode:
+                        case Opcode.CLOSE:
+                            return None
+                        case Opcode.BINARY:
+                            return BadFrame(Fault.NOT_JSON)
+                        case Opcode.PING | Opcode.PONG:
+                            continue
+                    parts.append(bytes(message.data))
+                    if not message.fin:
+                        continue
+                else:
+                    parts.append(message)
+                if first is not None:
+                    return BadFrame(Fault.UNKNOWN_TYPE)
+                first, parts = decode(b"".join(parts), Side.NODE), []
+            if first is not None:
+                return first
             if protocol.parser_exc is not None:
                 too_large = isinstance(protocol.parser_exc, PayloadTooBig)
-                return BadFrame(Fault.TOO_LARGE if too_large else Fault.NOT_JSON), []
-            pongs = protocol.data_to_send()
-            if pongs:
+                return BadFrame(Fault.TOO_LARGE if too_large else Fault.NOT_JSON)
+            if pongs := protocol.data_to_send():
                 await stream.send_all(b"".join(pongs))
-            protocol.receive_data(bytes(await _receive(stream)))
+            data = await _receive(stream)
 
     async def _turn_away(self, stream: Stream, protocol: NodeProtocol, close: NodeClose) -> None:
         log.info("node_turned_away", code=close.value.code, reason=close.value.reason)
@@ -222,15 +241,15 @@ class DeviceListener:
             while True:
                 await _receive(stream)
 
-    def _adopt(self, stream: Stream, protocol: NodeProtocol, proved: Authenticated) -> bool:
+    def _adopt(self, stream: Stream, protocol: NodeProtocol, reader: FrameReader, proved: Authenticated) -> bool:
         """Give the socket to the node's actor. No checkpoint in here: it always has exactly one owner."""
         node_socket: NodeSocket
         if isinstance(stream, trio.SSLStream):
-            node_socket = TlsNodeSocket(stream, protocol, self._settings.sockets)
+            node_socket = TlsNodeSocket(stream, reader, protocol, self._settings.sockets)
         else:
             raw = socket.socket(fileno=stream.socket.detach())
             raw.setblocking(False)
-            node_socket = PlainNodeSocket(raw, protocol, self._settings.sockets, self._pump)
+            node_socket = PlainNodeSocket(raw, reader, protocol, self._settings.sockets, self._pump)
         try:
             actor, handle = self._fleet.start_session(proved, node_socket, node_socket.end)
         except SupervisorStoppingError:

@@ -20,6 +20,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from actors.node.actor import NodeActor
+from gateway.frame_reader import FrameReader
 from gateway.pump import Pump
 from schemas.closes import NodeClose
 from schemas.frames import FRAME_BYTES_MAX
@@ -36,7 +37,7 @@ _silent.setLevel(logging.CRITICAL)
 @dataclass(frozen=True, slots=True)
 class SocketSettings:
     unsent_frames_max: int = 64  # more that the node does not read: 4413
-    read_bytes_max: int = 64 * 1024  # taken from one socket before the next one has its turn
+    read_bytes_max: int = 16 * 1024  # taken from one socket before the next one has its turn
     close_s_max: float = 1.0  # for the close frame to go out and the node to hang up; then the socket is closed
 
 
@@ -59,7 +60,8 @@ class NodeProtocol(ServerProtocol):
 class NodeSocket(ABC):
     """Implements `actors.node.actor.Connection`. How bytes get in and out is for the two kinds below."""
 
-    def __init__(self, protocol: NodeProtocol, settings: SocketSettings) -> None:
+    def __init__(self, reader: FrameReader, protocol: NodeProtocol, settings: SocketSettings) -> None:
+        self._reader = reader
         self._protocol = protocol
         self._settings = settings
         self._actor: NodeActor | None = None
@@ -87,23 +89,21 @@ class NodeSocket(ABC):
         if not data:
             self._hang_up()
             return
-        protocol = self._protocol
+        actor, protocol = self._actor, self._protocol
+        assert actor is not None
         had_failed = protocol.parser_exc is not None
-        protocol.receive_data(data)
-        self.deliver()
-        if protocol.parser_exc is not None and not had_failed:
-            assert self._actor is not None
-            if isinstance(protocol.parser_exc, PayloadTooBig):
-                self._actor.on_too_large()
+        for message in self._reader.read(data):
+            if isinstance(message, Frame):
+                self._on_frame(message)
             else:
-                self._actor.on_binary()
-        self._write(protocol.data_to_send())
-
-    def deliver(self) -> None:
-        """Hand over the frames that have been parsed; after adoption, also those that came with the `auth`."""
-        for event in self._protocol.events_received():
-            if isinstance(event, Frame):
-                self._on_frame(event)
+                actor.on_frame(message)
+        if protocol.parser_exc is not None and not had_failed:
+            if isinstance(protocol.parser_exc, PayloadTooBig):
+                actor.on_too_large()
+            else:
+                actor.on_binary()
+        if answers := protocol.data_to_send():  # a pong, a close
+            self._write(answers)
 
     def _on_frame(self, frame: Frame) -> None:
         assert self._actor is not None
@@ -190,8 +190,10 @@ class NodeSocket(ABC):
 class PlainNodeSocket(NodeSocket):
     """A raw non-blocking socket, read by the pump (it implements `gateway.pump.Owner`)."""
 
-    def __init__(self, sock: socket.socket, protocol: NodeProtocol, settings: SocketSettings, pump: Pump) -> None:
-        super().__init__(protocol, settings)
+    def __init__(
+        self, sock: socket.socket, reader: FrameReader, protocol: NodeProtocol, settings: SocketSettings, pump: Pump
+    ) -> None:
+        super().__init__(reader, protocol, settings)
         self._sock = sock
         self._pump = pump
 
@@ -238,8 +240,14 @@ class PlainNodeSocket(NodeSocket):
 class TlsNodeSocket(NodeSocket):
     """A TLS stream, read and written by tasks: OpenSSL's buffers are not the kernel's to announce."""
 
-    def __init__(self, stream: trio.SSLStream[trio.SocketStream], protocol: NodeProtocol, settings: SocketSettings):
-        super().__init__(protocol, settings)
+    def __init__(
+        self,
+        stream: trio.SSLStream[trio.SocketStream],
+        reader: FrameReader,
+        protocol: NodeProtocol,
+        settings: SocketSettings,
+    ) -> None:
+        super().__init__(reader, protocol, settings)
         self._stream = stream
 
     async def run(self) -> None:

@@ -1,0 +1,58 @@
+"""WebSocket frames out of a node's bytes: whole text frames here, everything else by websockets.
+
+Nearly all that a node sends are short, unfragmented text frames, several of which may come with one read. Taking those
+apart here costs a fraction of what a general parser in Python does (docs/adr/0010). Whatever is not plainly such a
+frame, or a ping or pong, goes to the library; after anything that could leave it in the middle of something (a
+fragment, a binary or oversized frame, a close, a wrong bit) all further bytes do.
+"""
+
+from websockets.frames import Frame
+from websockets.server import ServerProtocol
+from websockets.speedups import apply_mask
+
+_TEXT, _PING, _PONG = 0x81, 0x89, 0x8A
+_MASKED = 0x80
+_TWO_BYTE_LENGTH, _EIGHT_BYTE_LENGTH = 126, 127  # the latter is for the library: no frame of ours is that long
+
+
+class FrameReader:
+    """`protocol` must be open, with nothing of a frame received yet."""
+
+    def __init__(self, protocol: ServerProtocol) -> None:
+        self._protocol = protocol
+        self._pending = b""
+        self._is_for_library = False
+
+    def read(self, data: bytes) -> list[bytes | Frame]:
+        """What these bytes complete, in order: texts as their payload, everything else as the library's frames."""
+        if self._is_for_library:
+            return self._by_library(data)
+        messages: list[bytes | Frame] = []
+        if self._pending:
+            data = self._pending + data
+        position, end_of_data = 0, len(data)
+        while end_of_data - position >= 2:
+            head, length = data[position], data[position + 1] - _MASKED
+            if head not in (_TEXT, _PING, _PONG) or not 0 <= length < _EIGHT_BYTE_LENGTH:
+                self._is_for_library = True
+                self._pending = b""
+                messages += self._by_library(data[position:])
+                return messages
+            start = position + 6
+            if length == _TWO_BYTE_LENGTH:
+                start += 2
+                length = int.from_bytes(data[position + 2 : position + 4])
+            end = start + length
+            if end > end_of_data:
+                break
+            if head == _TEXT:
+                messages.append(apply_mask(data[start:end], data[start - 4 : start]))
+            else:
+                messages += self._by_library(data[position:end])
+            position = end
+        self._pending = data[position:]
+        return messages
+
+    def _by_library(self, data: bytes) -> list[bytes | Frame]:
+        self._protocol.receive_data(data)
+        return [event for event in self._protocol.events_received() if isinstance(event, Frame)]
