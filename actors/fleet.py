@@ -4,6 +4,7 @@ A node has at most one actor, that of its newest session; an older one is closed
 authenticated. A node that is away has no actor: its commands rest in the log, where only the sweeper touches them.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from schemas.manifest import NodeIdentity
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 SWEEP_EVERY_S = 60.0
+COMPACT_EVERY_SWEEPS = 60
+RETENTION_MS = 7 * 24 * 3600 * 1000  # settled history older than this is removed from the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,10 @@ class Fleet:
         )
 
     async def _sweep_for_ever(self) -> None:
-        while True:
+        for sweeps in itertools.count():
             await self.sweep()
+            if sweeps % COMPACT_EVERY_SWEEPS == 0:
+                await self.world.store.compact(self.world.now().wall_ms - RETENTION_MS)
             await trio.sleep(SWEEP_EVERY_S)
 
     async def sweep(self) -> None:

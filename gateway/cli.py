@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"heliograph {version('heliograph')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="walk through the contracts with a made-up node and agent")
+    demo = commands.add_parser("demo", help="run a gateway with five made-up nodes, call them, and show what happens")
     demo.set_defaults(run=lambda _: run_demo())
 
     schema = commands.add_parser("schema", help="look at the published schemas, or check a document against one")

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from actors.fleet import Authenticated, Fleet
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.manifest_shelf import ManifestShelf
 from actors.node.actor import NodeActor, World
@@ -110,12 +111,25 @@ class ScriptedNode:
 
     _ids = itertools.count(1)
 
-    def __init__(self, gateway: Gateway, *, token_s: float = 86_400) -> None:
-        self.connection = FakeConnection()
-        self.gateway = gateway
-        token_expires_at_ms = now().wall_ms + round(token_s * 1000)
-        self.actor = NodeActor(SESSION, ACK_ID, token_expires_at_ms, self.connection, gateway.world)
+    def __init__(self, connection: FakeConnection, actor: NodeActor) -> None:
+        self.connection = connection
+        self.actor = actor
         self._mint = Mint(lambda n: next(self._ids).to_bytes(n))
+
+    @classmethod
+    def alone(cls, gateway: Gateway, *, token_s: float = 86_400) -> "ScriptedNode":
+        """A session whose actor the test runs by itself."""
+        connection = FakeConnection()
+        token_expires_at_ms = now().wall_ms + round(token_s * 1000)
+        return cls(connection, NodeActor(SESSION, ACK_ID, token_expires_at_ms, connection, gateway.world))
+
+    @classmethod
+    def started_by(cls, fleet: Fleet) -> "ScriptedNode":
+        """A session that a fleet has started and runs."""
+        connection = FakeConnection()
+        proved = Authenticated(SESSION, ACK_ID, now().wall_ms + 86_400_000)
+        actor, _ = fleet.start_session(proved, connection, lambda _: None)
+        return cls(connection, actor)
 
     def msg_id(self) -> str:
         return self._mint.mint(now().wall_ms)

@@ -34,7 +34,7 @@ def gateway() -> Gateway:
 
 
 async def live(gateway: Gateway, nursery: trio.Nursery, **resume: Any) -> ScriptedNode:
-    node = ScriptedNode(gateway)
+    node = ScriptedNode.alone(gateway)
     nursery.start_soon(node.actor.run)
     await node.go_live(**resume)
     return node
@@ -222,7 +222,7 @@ async def test_more_than_max_concurrency_at_once_is_refused(
 async def test_more_than_the_rate_is_refused_until_the_bucket_refills(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:
-    node = ScriptedNode(gateway)
+    node = ScriptedNode.alone(gateway)
     nursery_of_actors.start_soon(node.actor.run)
     await node.connection.next(AuthOk)
     constraints = {"rate_limit_rps": 2, "max_concurrency": 100}
@@ -244,7 +244,7 @@ async def test_more_than_the_rate_is_refused_until_the_bucket_refills(
 async def test_call_without_a_live_session_is_node_offline(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:
-    node = ScriptedNode(gateway)
+    node = ScriptedNode.alone(gateway)
     nursery_of_actors.start_soon(node.actor.run)
     await node.connection.next(AuthOk)
     assert await Caller(node, nursery_of_actors).answer() == Failed(Code.NODE_OFFLINE)
@@ -253,7 +253,7 @@ async def test_call_without_a_live_session_is_node_offline(
 async def test_call_on_an_expired_manifest_is_manifest_invalid(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:
-    node = ScriptedNode(gateway)
+    node = ScriptedNode.alone(gateway)
     nursery_of_actors.start_soon(node.actor.run)
     await node.connection.next(AuthOk)
     node.announce(expires_at_ms=now().wall_ms + 10_000)
@@ -296,7 +296,7 @@ async def test_manifest_older_than_the_retained_one_is_refused_in_a_later_sessio
 ) -> None:
     await live(gateway, nursery_of_actors)
     await trio.sleep(5)
-    node = ScriptedNode(gateway)
+    node = ScriptedNode.alone(gateway)
     nursery_of_actors.start_soon(node.actor.run)
     await node.connection.next(AuthOk)
     node.announce(issued_at_ms=now().wall_ms - 60_000)
@@ -330,7 +330,7 @@ async def test_session_ends_by_its_clock(
     silent_s: float,
     close: NodeClose,
 ) -> None:
-    node = ScriptedNode(gateway, token_s=token_s)
+    node = ScriptedNode.alone(gateway, token_s=token_s)
     started = trio.current_time()
     nursery_of_actors.start_soon(node.actor.run)
     await node.go_live()
@@ -342,7 +342,7 @@ async def test_session_ends_by_its_clock(
 async def test_session_without_a_resume_is_closed_after_10_s(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:
-    node = ScriptedNode(gateway)
+    node = ScriptedNode.alone(gateway)
     nursery_of_actors.start_soon(node.actor.run)
     await node.connection.next(AuthOk)
     started = trio.current_time()
@@ -415,7 +415,7 @@ async def test_stale_session_closes_with_4409_and_writes_nothing_more(autojump_c
 async def test_last_cmd_more_than_a_day_ahead_closes_with_4400(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:
-    node = ScriptedNode(gateway)
+    node = ScriptedNode.alone(gateway)
     nursery_of_actors.start_soon(node.actor.run)
     await node.connection.next(AuthOk)
     node.announce()
@@ -458,7 +458,7 @@ async def test_log_that_refuses_the_epoch_closes_with_1011(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:
     gateway.store.disk.is_full = True
-    node = ScriptedNode(gateway)
+    node = ScriptedNode.alone(gateway)
     nursery_of_actors.start_soon(node.actor.run)
     await until(lambda: node.connection.closed is not None)
     assert node.connection.closed is NodeClose.INTERNAL
@@ -546,7 +546,7 @@ async def test_seventeenth_cadence_is_refused(autojump_clock: MockClock) -> None
     with trio.fail_after(10):
         gateway = Gateway(settings=NodeSettings())
         async with trio.open_nursery() as nursery:
-            node = ScriptedNode(gateway)
+            node = ScriptedNode.alone(gateway)
             nursery.start_soon(node.actor.run)
             await node.connection.next(AuthOk)
             node.announce(capabilities=[METRICS_CAPABILITY | {"constraints": {"rate_limit_rps": 1000}}])
