@@ -6,7 +6,6 @@ authenticated. A node that is away has no actor: its commands rest in the log, w
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 import trio
@@ -14,29 +13,19 @@ import trio
 from actors.log.command_rules import CorruptHistoryError, decide
 from actors.log.commands import Sweep
 from actors.log.node_stream import node_of, part_of, restore
-from actors.node.actor import Connection, NodeActor, World
+from actors.node.actor import Authenticated, Connection, NodeActor, World
 from actors.supervision.child import ChildSpec, Handle, Kind
 from actors.supervision.crash_report import report
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
-from schemas.manifest import NodeIdentity
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 SWEEP_EVERY_S = 60.0
 COMPACT_EVERY_SWEEPS = 60
 RETENTION_MS = 7 * 24 * 3600 * 1000  # settled history older than this is removed from the log
-
-
-@dataclass(frozen=True, slots=True)
-class Authenticated:
-    """What a good `auth` frame proved."""
-
-    identity: NodeIdentity
-    msg_id: str  # of the frame, for `auth_ok` to name
-    token_expires_at_ms: int
 
 
 class Fleet:
@@ -56,7 +45,7 @@ class Fleet:
         """
         node_id = proved.identity.node_id
         older = self.nodes.find(node_id)
-        actor = self.actor_class(proved.identity, proved.msg_id, proved.token_expires_at_ms, connection, self.world)
+        actor = self.actor_class(proved, connection, self.world)
         handle = self._supervisor.start(
             ChildSpec(
                 name="node",
@@ -71,6 +60,12 @@ class Fleet:
         if older is not None:
             older.close(NodeClose.SUPERSEDED)
         return actor, handle
+
+    def revoke(self, token_id: str) -> None:
+        """The token was revoked: what it opened ends with 4401."""
+        for actor in self.nodes:
+            if actor.token_id == token_id:
+                actor.close(NodeClose.UNAUTHORIZED)
 
     def start_sweeper(self) -> None:
         self._supervisor.start(

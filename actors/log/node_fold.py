@@ -61,7 +61,7 @@ class NodeState(msgspec.Struct, frozen=True, tag="node_state@1", tag_field="form
     journal_mark: str | None = None  # the highest id that this journal has reported, or acked as begun
     last_command_id: str | None = None
     open_commands: dict[str, OpenCommand] = {}
-    recent_final: tuple[tuple[str, CommandState], ...] = ()
+    recent_final: dict[str, CommandState] = {}  # the oldest first
 
     @property
     def highest_id(self) -> str | None:
@@ -126,7 +126,9 @@ def fold(state: NodeState, events: Sequence[Event]) -> NodeState:
 
 def _settle(state: NodeState, event: Settlement) -> NodeState:
     still_open = {key: command for key, command in state.open_commands.items() if key != event.msg_id}
-    recent = (*state.recent_final[1 - RECENT_FINAL_MAX :], (event.msg_id, FINAL_STATE[type(event)]))
+    recent = {**state.recent_final, event.msg_id: FINAL_STATE[type(event)]}
+    if len(recent) > RECENT_FINAL_MAX:
+        del recent[next(iter(recent))]
     match event:
         case CommandAcked() | CommandFailed(begun=True) | CommandInterrupted():
             mark = _higher(state.journal_mark, event.msg_id)  # it was journaled before it began
@@ -172,4 +174,4 @@ def in_doubt(command: OpenCommand, live_epoch: int | None, now_ms: int) -> bool:
 
 def recent_state(state: NodeState, msg_id: str) -> CommandState | None:
     """How a command ended, if that is recent enough to be remembered."""
-    return next((final for key, final in reversed(state.recent_final) if key == msg_id), None)
+    return state.recent_final.get(msg_id)

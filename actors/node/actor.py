@@ -84,22 +84,31 @@ class World:
     count: Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """What a good `auth` frame proved."""
+
+    identity: NodeIdentity
+    msg_id: str  # of the frame, for `auth_ok` to name
+    token_id: str
+    token_expires_at_ms: int
+
+
 class LogRefusedError(Exception):
     """The log would not take what the session needs to go on: the node is told 1011 and comes back."""
 
 
 class NodeActor:
-    def __init__(
-        self, identity: NodeIdentity, auth_msg_id: str, token_expires_at_ms: int, connection: Connection, world: World
-    ) -> None:
-        self.identity = identity
+    def __init__(self, proved: Authenticated, connection: Connection, world: World) -> None:
+        self.identity = proved.identity
+        self.token_id = proved.token_id
         self.tools: Mapping[str, Tool] = {}
-        self._auth_msg_id = auth_msg_id
+        self._auth_msg_id = proved.msg_id
         self._connection = connection
         self._world = world
         self._mint = Mint(world.entropy)
-        self._session = Session(self._mint, world.settings, world.now(), token_expires_at_ms)
-        self._cadences = Cadences(identity.node_id, world.settings, self._mint, self._send)
+        self._session = Session(self._mint, world.settings, world.now(), proved.token_expires_at_ms)
+        self._cadences = Cadences(proved.identity.node_id, world.settings, self._mint, self._send)
         self._limits: dict[tuple[str, str], CapabilityLimits] = {}
         self._inbox: Mailbox[Item] = Mailbox(world.settings.inbox_items_max)
         self._state = log_rules.NodeState()

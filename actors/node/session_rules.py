@@ -230,13 +230,14 @@ class Session:
 
     def _resume(self, frame: Resume) -> Effects:
         """Frames of one `resume` are collected; the last one, without `more`, makes it whole."""
-        self._resume_frames.append(frame)
-        first = self._resume_frames[0]
-        if (frame.journal_id, frame.last_cmd) != (first.journal_id, first.last_cmd):
+        frames = self._resume_frames
+        frames.append(frame)
+        disagrees = (frame.journal_id, frame.last_cmd) != (frames[0].journal_id, frames[0].last_cmd)
+        endless = frame.more and len(frames) >= self._settings.resume_frames_max
+        if disagrees or endless or sum(len(f.outcomes) for f in frames) > self._settings.resume_outcomes_max:
             return self.close(NodeClose.BAD_FRAME)
         if frame.more:
-            too_many = len(self._resume_frames) >= self._settings.resume_frames_max
-            return self.close(NodeClose.BAD_FRAME) if too_many else ()
+            return ()
         whole, self._resume_frames = tuple(self._resume_frames), []
         return (TakeResume(whole),)
 

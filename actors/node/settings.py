@@ -12,6 +12,7 @@ class NodeSettings:
     frames_per_s_max: int = 200  # more, for `flood_s` seconds on end: 4429
     flood_s: int = 5
     resume_frames_max: int = 64  # of one `resume`; more: 4400
+    resume_outcomes_max: int = 10_000  # in all its frames; more: 4400
     inbox_items_max: int = (
         2048  # frames and calls waiting for the log: a frame more is 4429, a call more E_RATE_LIMITED
     )

@@ -1,6 +1,6 @@
 """What an `auth` frame proves (device wire §2.5): a node's identity, or the close code that turns it away."""
 
-from actors.fleet import Authenticated
+from actors.node.actor import Authenticated
 from gateway.access.scopes import may_connect
 from gateway.access.tokens import TokenClass, TokenFault, Verifier
 from schemas.certificates import KnownCertificates
@@ -27,4 +27,5 @@ def judge_auth(
     tenants = certificates.tenants_of(frame.node_id)
     if not may_connect(principal, frame.node_id, now_ms) or (tenants and principal.tenant not in tenants):
         return NodeClose.FORBIDDEN
-    return Authenticated(NodeIdentity(frame.node_id, principal.tenant), frame.msg_id, principal.expires_at_ms)
+    identity = NodeIdentity(frame.node_id, principal.tenant)
+    return Authenticated(identity, frame.msg_id, principal.jti, principal.expires_at_ms)

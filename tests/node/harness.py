@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import trio
 
-from actors.fleet import Authenticated, Fleet
+from actors.fleet import Fleet
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.manifest_shelf import ManifestShelf
-from actors.node.actor import NodeActor, World
+from actors.node.actor import Authenticated, NodeActor, World
 from actors.node.calls import PendingCalls
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
@@ -32,11 +32,16 @@ from schemas.ulids import Mint
 from tests.schemas.attested import NOW_MS, SESSION, known, signed
 from tests.schemas.examples import ACK_ID
 
+TOKEN_ID = "01HZXC0000000000000000J000"
 F = TypeVar("F", bound=Frame)
 
 
 def now() -> Moment:
     return Moment(trio.current_time(), NOW_MS + round(trio.current_time() * 1000))
+
+
+def proved(token_s: float = 86_400) -> Authenticated:
+    return Authenticated(SESSION, ACK_ID, TOKEN_ID, now().wall_ms + round(token_s * 1000))
 
 
 class FakeConnection:
@@ -120,15 +125,13 @@ class ScriptedNode:
     def alone(cls, gateway: Gateway, *, token_s: float = 86_400) -> "ScriptedNode":
         """A session whose actor the test runs by itself."""
         connection = FakeConnection()
-        token_expires_at_ms = now().wall_ms + round(token_s * 1000)
-        return cls(connection, NodeActor(SESSION, ACK_ID, token_expires_at_ms, connection, gateway.world))
+        return cls(connection, NodeActor(proved(token_s), connection, gateway.world))
 
     @classmethod
     def started_by(cls, fleet: Fleet) -> "ScriptedNode":
         """A session that a fleet has started and runs."""
         connection = FakeConnection()
-        proved = Authenticated(SESSION, ACK_ID, now().wall_ms + 86_400_000)
-        actor, _ = fleet.start_session(proved, connection, lambda _: None)
+        actor, _ = fleet.start_session(proved(), connection, lambda _: None)
         return cls(connection, actor)
 
     def msg_id(self) -> str:

@@ -11,7 +11,7 @@ from actors.node.calls import Failed
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
 from schemas.frames import AuthOk, Cmd
-from tests.node.harness import Gateway, ScriptedNode, now, until
+from tests.node.harness import TOKEN_ID, Gateway, ScriptedNode, now, until
 from tests.schemas.examples import NODE_ID
 
 ECHO = f"sysecho.{NODE_ID}.echo.invoke"
@@ -55,6 +55,14 @@ async def test_newer_session_takes_the_name_and_closes_the_older(autojump_clock:
     await newer.connection.next(AuthOk)
     await trio.testing.wait_all_tasks_blocked()
     assert fleet.nodes.find(NODE_ID) is newer.actor
+
+
+async def test_revoked_token_ends_the_session_that_it_opened(autojump_clock: MockClock, fleet: Fleet) -> None:
+    node = ScriptedNode.started_by(fleet)
+    fleet.revoke("01HZXC0000000000000000J999")
+    assert node.connection.closed is None
+    fleet.revoke(TOKEN_ID)
+    assert node.connection.closed is NodeClose.UNAUTHORIZED
 
 
 async def test_sweep_leaves_a_command_in_doubt_for_a_day_and_then_calls_it_unknown(

@@ -33,6 +33,7 @@ from schemas.frames import (
     Frame,
     Heartbeat,
     HeartbeatAck,
+    Outcome,
     Resume,
     ResumeOk,
     Telemetry,
@@ -260,6 +261,13 @@ def test_frames_of_one_resume_must_agree(change: dict[str, Any]) -> None:
 def test_resume_of_too_many_frames_closes_with_4400() -> None:
     one = session(Phase.RESUMING, replace(SETTINGS, resume_frames_max=3))
     assert [closed(one.received(page(more=True), None, at(1))) for _ in range(3)] == [None, None, NodeClose.BAD_FRAME]
+
+
+def test_resume_of_too_many_outcomes_closes_with_4400() -> None:
+    one = session(Phase.RESUMING, replace(SETTINGS, resume_outcomes_max=3))
+    two = [Outcome(in_reply_to=CMD_ID, ok=True, begun=True)] * 2
+    assert closed(one.received(page(outcomes=two, more=True), None, at(1))) is None
+    assert closed(one.received(page(outcomes=two), None, at(1))) is NodeClose.BAD_FRAME
 
 
 # ---- time ----------------------------------------------------------------------------------------------------------

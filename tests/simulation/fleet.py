@@ -17,10 +17,10 @@ from actors.device.journal import JournalState
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.omit import Omit
 from actors.device.wire import ABNORMAL, Wire, WireClosed
-from actors.fleet import Authenticated, Fleet
+from actors.fleet import Fleet
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.manifest_shelf import ManifestShelf
-from actors.node.actor import NodeActor, World
+from actors.node.actor import Authenticated, NodeActor, World
 from actors.node.calls import PendingCalls
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
@@ -135,7 +135,7 @@ class SimGateway:
             if not isinstance(frame, Auth):
                 end.close(NodeClose.BAD_FRAME)
                 return
-            proved = Authenticated(NodeIdentity(frame.node_id, TENANT), frame.msg_id, BASE_MS * 2)
+            proved = Authenticated(NodeIdentity(frame.node_id, TENANT), frame.msg_id, "token", BASE_MS * 2)
             actor, _ = fleet.start_session(proved, end, lambda _: None)
             end.on_frame = actor.on_frame
             end.on_gone = lambda: actor.close(NodeClose.NORMAL)
