@@ -48,8 +48,13 @@ class Flaw:
     rule: str  # the JSON Schema keyword that failed
 
     @property
+    def trouble(self) -> str:
+        """What is wrong there, in words that follow on the place."""
+        return WORDS.get(self.rule, "does not fit its schema")
+
+    @property
     def words(self) -> str:
-        return f"{self.pointer or 'the document'} {WORDS.get(self.rule, 'does not fit its schema')}"
+        return f"{self.pointer or 'the document'} {self.trouble}"
 
 
 def _names(document: object) -> Iterator[str]:

@@ -1,0 +1,132 @@
+"""One tool call, whichever door it came through: the checks of access.md in their order, then the node.
+
+`call_tool` knows nothing of HTTP or MCP: it takes a verified principal and answers with a value. Every call leaves one
+audit line; arguments, results, tokens and strings of a device are in none.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from actors.fleet import Fleet
+from actors.manifest_shelf import Retained
+from actors.node.calls import Failed
+from actors.node.session_rules import Moment
+from gateway.access.scopes import authorize
+from gateway.access.tokens import Principal
+from schemas.contract import contract
+from schemas.errors import Code
+from schemas.projection import Tool, ToolName, parse_tool_name
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+CALL_MS_MAX = 5000  # from arrival to answer (RFC-0005 §7); past it: E_DEADLINE_EXCEEDED
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    result: Mapping[str, Any]
+    correlation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why not, as an error envelope says it; what is None takes the code's own words."""
+
+    code: Code
+    correlation_id: str
+    message: str | None = None
+    suggested_fix: str | None = None
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _No:
+    code: Code
+    message: str | None = None
+    suggested_fix: str | None = None
+
+
+class ToolCalls:
+    def __init__(self, fleet: Fleet, new_id: Callable[[], str], now: Callable[[], Moment]) -> None:
+        self._fleet = fleet
+        self._new_id = new_id
+        self._now = now
+
+    async def call_tool(self, principal: Principal, name: str, arguments: Any) -> Answered | Refused:
+        """Run the tool for this principal, within 5 s of now."""
+        arrived = self._now()
+        target = parse_tool_name(name)
+        answer = await self._answer(principal, target, arguments, arrived)
+        log.info(
+            "tool_call",
+            # A name that is not one of ours is the caller's text, and stays out of the log.
+            tool=str(target) if isinstance(target, ToolName) else None,
+            node_id=target.node_id if isinstance(target, ToolName) else None,
+            sub=principal.sub,
+            tenant=principal.tenant,
+            decision="answered" if isinstance(answer, Answered) else "refused",
+            code=None if isinstance(answer, Answered) else answer.code.value,
+            correlation_id=answer.correlation_id,
+            took_ms=round((self._now().mono_s - arrived.mono_s) * 1000, 1),
+        )
+        return answer
+
+    async def _answer(
+        self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment
+    ) -> Answered | Refused:
+        tool = self._checked(principal, target, arguments, arrived)
+        if isinstance(tool, _No):
+            return Refused(tool.code, self._new_id(), tool.message, tool.suggested_fix)
+        actor = self._fleet.nodes.find(tool.target.node_id)
+        if actor is None:
+            return Refused(Code.NODE_OFFLINE, self._new_id())
+        outcome = await actor.call(
+            tool.name,
+            arguments,
+            sub=principal.sub,
+            tenant=principal.tenant,
+            deadline_at_ms=arrived.wall_ms + CALL_MS_MAX,
+        )
+        if isinstance(outcome, Failed):
+            return Refused(outcome.code, outcome.msg_id or self._new_id(), retry_after_ms=outcome.retry_after_ms)
+        return Answered(outcome.result, outcome.msg_id)
+
+    def _checked(self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment) -> Tool | _No:
+        """Steps 2 to 4 of access.md, but for the live session; the capability's limits are the node's actor's."""
+        if isinstance(target, Code):
+            return _No(target)
+        retained = self._fleet.world.manifests.find(target.node_id)
+        tool = self._announced(retained, target)
+        if retained is None or isinstance(tool, _No):
+            return tool if isinstance(tool, _No) else _No(Code.MANIFEST_NOT_FOUND)
+        denied = authorize(principal, tool, retained.tenant, arrived.wall_ms)
+        if denied is not None:
+            return _No(Code.SAFETY_DENIED, denied.message, denied.suggested_fix)
+        if target.verb == "subscribe":
+            return _No(Code.BAD_REQUEST)
+        if retained.is_expired(arrived.wall_ms):
+            return _No(
+                Code.MANIFEST_INVALID,
+                "The node's manifest has expired.",
+                "Wait until the node has announced itself again, or tell its operator.",
+            )
+        flaw = contract(tool.input_id).first_flaw(arguments)
+        if flaw is not None:
+            where = f"arguments{flaw.pointer}"
+            return _No(
+                Code.MANIFEST_INVALID,
+                f"The arguments do not fit the tool's inputSchema: {where} {flaw.trouble}.",
+            )
+        return tool
+
+    @staticmethod
+    def _announced(retained: Retained | None, target: ToolName) -> Tool | _No:
+        if retained is None:
+            return _No(Code.MANIFEST_NOT_FOUND)
+        same = [t for t in retained.accepted.tools if (t.target.kind, t.target.cap_id) == (target.kind, target.cap_id)]
+        if not same:
+            return _No(Code.MANIFEST_NOT_FOUND)
+        return next((tool for tool in same if tool.target.verb == target.verb), _No(Code.VERB_UNSUPPORTED))

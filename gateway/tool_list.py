@@ -1,0 +1,59 @@
+"""What a principal may call, in a fixed order and in pages: tools of live nodes of its own tenant.
+
+Ordered by node, then by name, so that a page costs what it shows and a fleet's comings and goings do not move the rest.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Any
+
+from actors.fleet import Fleet
+from gateway.access.scopes import authorize
+from gateway.access.tokens import Principal
+from schemas.projection import Tool, ToolName, parse_tool_name
+
+PAGE_TOOLS_DEFAULT = 200
+PAGE_TOOLS_MAX = 1000  # asked for more: this many
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    tools: list[Tool]
+    next_cursor: str | None  # the last name shown, when there are more
+
+
+def list_tools(
+    fleet: Fleet, principal: Principal, wall_ms: int, after: str | None = None, limit: int = PAGE_TOOLS_DEFAULT
+) -> Page | None:
+    """One page behind the tool named `after`; None when that is no name of a tool."""
+    start = ("", "")
+    if after is not None:
+        target = parse_tool_name(after)
+        if not isinstance(target, ToolName):
+            return None
+        start = (target.node_id, after)
+    nodes = sorted(actor.identity.node_id for actor in fleet.nodes)
+    tools: list[Tool] = []
+    for node_id in nodes[bisect_left(nodes, start[0]) :]:
+        actor = fleet.nodes.find(node_id)
+        retained = fleet.world.manifests.find(node_id)
+        if actor is None or not actor.is_live or retained is None or retained.is_expired(wall_ms):
+            continue
+        for tool in retained.accepted.tools:
+            if (node_id, tool.name) <= start or authorize(principal, tool, retained.tenant, wall_ms) is not None:
+                continue
+            if len(tools) == min(limit, PAGE_TOOLS_MAX):
+                return Page(tools, tools[-1].name)
+            tools.append(tool)
+    return Page(tools, None)
+
+
+def describe(tool: Tool) -> dict[str, Any]:
+    """The tool as an MCP client wants it."""
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+        "outputSchema": tool.output_schema,
+        "annotations": tool.annotations,
+    }

@@ -1,0 +1,1 @@
+"""The HTTP application: plain ASGI, one handler a route, every refusal an error envelope."""

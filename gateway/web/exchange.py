@@ -1,0 +1,90 @@
+"""One HTTP request and its answer over ASGI: headers, a bounded body, JSON out, errors as envelopes."""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+from urllib.parse import parse_qs
+
+import msgspec
+
+from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_status, unauthenticated
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+BODY_BYTES_MAX = 64 * 1024  # a larger one: 413
+
+
+class ClientGone(Exception):  # noqa: N818  # named for what happened
+    """The client hung up before its request was whole: nobody is there to be answered."""
+
+
+class BodyTooLarge(Exception):  # noqa: N818
+    """More than BODY_BYTES_MAX: 413."""
+
+
+class Exchange:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, new_id: Callable[[], str]) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._new_id = new_id
+
+    def header(self, name: bytes) -> str | None:
+        """The header's one value; None when it is absent. Several are as good as a wrong one."""
+        values = [value.decode("latin-1") for key, value in self._scope["headers"] if key.lower() == name]
+        return ", ".join(values) if values else None
+
+    def query(self, name: str) -> str | None:
+        values = parse_qs(self._scope["query_string"].decode("latin-1"), max_num_fields=20).get(name)
+        return values[-1] if values else None
+
+    async def body(self) -> bytes:
+        chunks, size, more = [], 0, True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > BODY_BYTES_MAX:
+                raise BodyTooLarge
+            more = message.get("more_body", False)
+        return b"".join(chunks)
+
+    async def wait_gone(self) -> None:
+        """Returns when the client hangs up."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    # ---- answers ----------------------------------------------------------------------------------------------------
+
+    async def answer(
+        self, status: int, body: bytes, content_type: bytes = b"application/json", headers: Mapping[bytes, bytes] = {}
+    ) -> None:
+        fields = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": [*fields, *headers.items()]},
+        )
+        await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+
+    async def json(self, value: Any, status: int = 200, headers: Mapping[bytes, bytes] = {}) -> None:
+        await self.answer(status, msgspec.json.encode(value), headers={b"cache-control": b"no-store", **headers})
+
+    async def error(self, error: ErrorEnvelope, status: int, headers: Mapping[bytes, bytes] = {}) -> None:
+        retry_ms = error.get("retry_after_ms")
+        wait = {} if retry_ms is None else {b"retry-after": str(-(-retry_ms // 1000)).encode()}
+        await self.json(error, status, {**wait, **headers})
+
+    async def refuse(self, code: Code, message: str | None = None, fix: str | None = None, **more: Any) -> None:
+        more.setdefault("correlation_id", self._new_id())
+        await self.error(envelope(code, message, fix, **more), http_status(code))
+
+    async def refuse_status(self, status: int, message: str, fix: str, headers: Mapping[bytes, bytes] = {}) -> None:
+        """What has no code of its own borrows one by its status."""
+        await self.error(envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self._new_id()), status, headers)
+
+    async def refuse_stranger(self) -> None:
+        await self.error(unauthenticated(self._new_id()), 401, {b"www-authenticate": b'Bearer realm="heliograph"'})
