@@ -3,7 +3,6 @@
 The files are what enrolment leaves behind; making them is the gateway's side. A key that others can read is refused.
 """
 
-import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import psutil
 from nacl.signing import SigningKey
 
 from actors.device.manifest_life import SignedManifest
+from actors.private_file import write_private
 from schemas.canonical import digest
 from schemas.certificates import CertificateError, Leaf
 from schemas.manifest import LIFE_MS_MAX, sign
@@ -59,9 +59,9 @@ class DeviceIdentity:
 
     def save(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_private(folder / KEY_FILE, self.key.encode().hex().encode() + b"\n")
-        _write_private(folder / LEAF_FILE, self.leaf.der)
-        _write_private(folder / TOKEN_FILE, self.token.encode() + b"\n")
+        write_private(folder / KEY_FILE, self.key.encode().hex().encode() + b"\n")
+        write_private(folder / LEAF_FILE, self.leaf.der)
+        write_private(folder / TOKEN_FILE, self.token.encode() + b"\n")
 
 
 def read_token(folder: Path) -> str:
@@ -79,18 +79,6 @@ def newer_token_from(folder: Path) -> Callable[[str], str | None]:
         return token if token and token != refused else None
 
     return newer_token
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    """Never readable by others, not even for a moment, and never half written."""
-    new = path.with_name(f"{path.name}.new")
-    new.unlink(missing_ok=True)
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-    new.replace(path)
 
 
 # ---- the fingerprint -------------------------------------------------------------------------------------------------
