@@ -65,4 +65,4 @@ def test_enrolled_node_gets_an_identity_that_can_be_saved_and_used(tmp_path: Pat
         principal = folder.verifier.verify(identity.token, TokenClass.DEVICE_RUNTIME, NOW_MS)
         assert isinstance(principal, Principal)
         assert (principal.sub, principal.tenant) == (NODE_ID, "acme")
-        assert principal.scopes == {Scope.DEVICE_CONNECT}
+        assert principal.scopes == frozenset({"device:connect"})
