@@ -126,7 +126,9 @@ async def serve_ours(nodes: int, ready: Path) -> None:
         enrolled.append({"node_id": node_id, "kid": leaf.kid, "token": token})
 
     supervisor = Supervisor()
-    settings = DeviceSettings(NodeSettings(cadence_gap_min=0.0), ListenerSettings(strangers_per_address_max=nodes))
+    settings = DeviceSettings(
+        NodeSettings(cadence_gap_min=0.0, frames_per_s_max=1_000_000), ListenerSettings(strangers_per_address_max=nodes)
+    )
     devices = DeviceSide(supervisor, MemoryStore(), verifier, certificates, settings)
 
     async def subscribe_to_all() -> None:

@@ -5,6 +5,8 @@ within its time. Then the raw socket is taken from trio and given to the node's 
 be on their way at once is bounded, in all and for each address, so that strangers cannot keep nodes out.
 """
 
+import contextlib
+import errno
 import socket
 import ssl
 from collections import Counter
@@ -38,6 +40,8 @@ from schemas.frames import BadFrame, Fault, Frame, Side, decode
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 PATH = "/devices/connect"
+STRANGER_READ_BYTES = 4096  # at once: what a stranger sends in one go must not hold everybody else up
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _END_OF_HEAD = b"\r\n\r\n"
 _NOT_HTTP_BODY = msgspec.json.encode(envelope(CODE_OF_STATUS[HTTPStatus.BAD_REQUEST]))
 _NOT_HTTP = (
@@ -56,7 +60,10 @@ class ListenerSettings:
     nodes_max: int = 20_000  # sessions; the next connection gets HTTP 503
     strangers_max: int = 1_000  # connections that are not authenticated yet; the next one gets HTTP 503
     strangers_per_address_max: int = 100  # the same for one address
-    backlog: int = 1024
+    turned_away_max: int = 64  # over these limits and being told so with 503; the next one is closed without a word
+    accept_again_s: float = 0.1  # pause after accept failed for want of file descriptors or memory
+    control_frames_max: int = 16  # pings and fragments before `auth`; more: 4400
+    backlog: int = 1024  # not accepted yet; the kernel drops the next one's SYN, and its node tries again
     unreachable_s_max: int = 30  # TCP_USER_TIMEOUT: a node whose network is gone is dropped by the kernel
     sockets: SocketSettings = field(default_factory=SocketSettings)
 
@@ -102,8 +109,19 @@ class DeviceListener:
 
     async def _accept(self, listener: trio.SocketListener) -> None:
         while True:
-            stream = await listener.accept()
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                log.error("out_of_file_descriptors")
+                await trio.sleep(self._settings.accept_again_s)
+                continue
             address = str(stream.socket.getpeername()[0]) if _is_connected(stream) else ""
+            if self._is_past_all_limits(address):
+                stream.socket.close()
+                continue
+            self._strangers[address] += 1
             try:
                 self._supervisor.start(
                     ChildSpec(
@@ -114,8 +132,22 @@ class DeviceListener:
                     )
                 )
             except SupervisorStoppingError:
+                self._forget(address)
                 stream.socket.close()
                 return
+
+    def _is_past_all_limits(self, address: str) -> bool:
+        """Whether there are so many strangers that this one is not even told."""
+        spare = self._settings.turned_away_max
+        return (
+            self.strangers >= self._settings.strangers_max + spare
+            or self._strangers[address] >= self._settings.strangers_per_address_max + spare
+        )
+
+    def _forget(self, address: str) -> None:
+        self._strangers[address] -= 1
+        if not self._strangers[address]:
+            del self._strangers[address]
 
     # ---- a stranger -------------------------------------------------------------------------------------------------
 
@@ -123,7 +155,6 @@ class DeviceListener:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.unreachable_s_max * 1000)
         stream: Stream = raw
         adopted = False
-        self._strangers[address] += 1
         try:
             protocol = NodeProtocol()
             with trio.move_on_after(self._settings.handshake_s_max):
@@ -136,9 +167,7 @@ class DeviceListener:
         except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, ConnectionError):
             pass
         finally:
-            self._strangers[address] -= 1
-            if not self._strangers[address]:
-                del self._strangers[address]
+            self._forget(address)
             if not adopted:
                 raw.socket.close()
 
@@ -151,10 +180,12 @@ class DeviceListener:
         while _END_OF_HEAD not in head and len(head) <= self._settings.head_bytes_max:
             head += await _receive(stream)
         head, end, early = head.partition(_END_OF_HEAD)
-        protocol.receive_data(head + end)
-        request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
+        request = None
+        if len(head) <= self._settings.head_bytes_max:
+            protocol.receive_data(head + end)
+            request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
         if request is None:
-            await stream.send_all(_NOT_HTTP)
+            await self._say_and_linger(stream, _NOT_HTTP)
             return b""
         status = self._refusal(request, address)
         response = protocol.accept(request) if status is None else protocol.reject(status, "")
@@ -165,7 +196,11 @@ class DeviceListener:
                 {"Content-Type": "application/json", "Content-Length": str(len(response.body)), "Connection": "close"}
             )
         protocol.send_response(response)
-        await stream.send_all(b"".join(protocol.data_to_send()))
+        answer = b"".join(protocol.data_to_send())
+        if protocol.state is OPEN:
+            await stream.send_all(answer)
+        else:
+            await self._say_and_linger(stream, answer)
         return early
 
     def _refusal(self, request: Request, address: str) -> HTTPStatus | None:
@@ -204,10 +239,14 @@ class DeviceListener:
         Two at once are one too many: the second is out of order, because `auth_ok` has to come first.
         """
         parts: list[bytes] = []
+        others = 0
         while True:
             first: Frame | BadFrame | None = None
             for message in reader.read(data) if data else ():
                 if isinstance(message, WebSocketFrame):
+                    others += 1
+                    if others > self._settings.control_frames_max:
+                        return BadFrame(Fault.NOT_JSON)
                     match message.opcode:
                         case Opcode.CLOSE:
                             return None
@@ -236,9 +275,12 @@ class DeviceListener:
         log.info("node_turned_away", code=close.value.code, reason=close.value.reason)
         if protocol.state is OPEN:
             protocol.send_close(close.value.code, close.value.reason)
-        with trio.move_on_after(self._settings.sockets.close_s_max):
-            await stream.send_all(b"".join(protocol.data_to_send()))
-            # Until it hangs up: closing with unread input would take the close frame back.
+        await self._say_and_linger(stream, b"".join(protocol.data_to_send()))
+
+    async def _say_and_linger(self, stream: Stream, last_words: bytes) -> None:
+        """Until it hangs up, for a moment: closing with unread input would take the last words back."""
+        with trio.move_on_after(self._settings.sockets.close_s_max), contextlib.suppress(trio.BrokenResourceError):
+            await stream.send_all(last_words)
             while True:
                 await _receive(stream)
 
@@ -272,7 +314,7 @@ def _is_connected(stream: trio.SocketStream) -> bool:
 
 
 async def _receive(stream: Stream) -> bytes:
-    data = bytes(await stream.receive_some(64 * 1024))
+    data = bytes(await stream.receive_some(STRANGER_READ_BYTES))
     if not data:
         raise trio.BrokenResourceError
     return data

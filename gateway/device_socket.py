@@ -37,7 +37,9 @@ _silent.setLevel(logging.CRITICAL)
 @dataclass(frozen=True, slots=True)
 class SocketSettings:
     unsent_frames_max: int = 64  # more that the node does not read: 4413
-    read_bytes_max: int = 16 * 1024  # taken from one socket before the next one has its turn
+    read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
+    control_frames_max: int = 16  # pings and fragments in one read; more: 4429
+    stuck_s_max: float = 0.5  # over TLS: a write under way for longer means that the node does not read
     close_s_max: float = 1.0  # for the close frame to go out and the node to hang up; then the socket is closed
 
 
@@ -92,18 +94,25 @@ class NodeSocket(ABC):
         actor, protocol = self._actor, self._protocol
         assert actor is not None
         had_failed = protocol.parser_exc is not None
+        others = 0
         for message in self._reader.read(data):
             if isinstance(message, Frame):
+                others += 1
                 self._on_frame(message)
             else:
                 actor.on_frame(message)
+        if others > self._settings.control_frames_max:
+            actor.close(NodeClose.RATE_LIMITED)
         if protocol.parser_exc is not None and not had_failed:
             if isinstance(protocol.parser_exc, PayloadTooBig):
                 actor.on_too_large()
             else:
                 actor.on_binary()
-        if answers := protocol.data_to_send():  # a pong, a close
-            self._write(answers)
+        if answers := protocol.data_to_send():  # pongs, a close
+            if self._is_backed_up():
+                actor.close(NodeClose.TOO_LARGE)
+            else:
+                self._write([b"".join(answers)])
 
     def _on_frame(self, frame: Frame) -> None:
         assert self._actor is not None
@@ -134,7 +143,7 @@ class NodeSocket(ABC):
     def send(self, data: bytes) -> bool:
         if self._gone.is_set() or self._closing or self._protocol.state is not OPEN:
             return False
-        if len(self._unsent) >= self._settings.unsent_frames_max:
+        if self._is_backed_up():
             assert self._actor is not None
             self._actor.close(NodeClose.TOO_LARGE)
             return False
@@ -167,6 +176,10 @@ class NodeSocket(ABC):
         with trio.move_on_after(self._settings.close_s_max):
             await self._flush_all()
             await self._gone.wait()
+
+    def _is_backed_up(self) -> bool:
+        """Whether the node does not read: more is waiting than it may."""
+        return len(self._unsent) >= self._settings.unsent_frames_max
 
     @abstractmethod
     def _flush_now(self) -> None:
@@ -249,6 +262,7 @@ class TlsNodeSocket(NodeSocket):
     ) -> None:
         super().__init__(reader, protocol, settings)
         self._stream = stream
+        self._writing_since_s: float | None = None
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
@@ -264,6 +278,13 @@ class TlsNodeSocket(NodeSocket):
                 data = b""
             self.feed(data)
 
+    def _is_backed_up(self) -> bool:
+        # Nothing is written inside `send` here, so that many frames may wait although the node reads: what tells is a
+        # write that does not come to its end.
+        since_s = self._writing_since_s
+        is_stuck = since_s is not None and trio.current_time() - since_s > self._settings.stuck_s_max
+        return is_stuck and super()._is_backed_up()
+
     def _flush_now(self) -> None:
         if self._unsent:
             self._has_work.set()
@@ -271,11 +292,14 @@ class TlsNodeSocket(NodeSocket):
     async def _flush_all(self) -> None:
         while self._unsent:
             chunks = list(self._unsent)
+            self._writing_since_s = trio.current_time()
             try:
                 await self._stream.send_all(b"".join(chunks))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._hang_up()
                 return
+            finally:
+                self._writing_since_s = None
             for _ in range(min(len(chunks), len(self._unsent))):
                 self._unsent.popleft()
 

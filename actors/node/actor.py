@@ -206,13 +206,15 @@ class NodeActor:
         limits = self._admit(tool, now)
         if isinstance(limits, Failed):
             return limits
-        over = limits.has_slot(now.wall_ms) or limits.take_token(now.mono_s)
+        if self._world.calls.is_full or len(self._state.open_commands) >= self._world.settings.open_commands_max:
+            return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
+        over = limits.has_slot(now.mono_s) or limits.take_token(now.mono_s)
         if over is not None:
             return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
         call = PendingCall(self._mint.mint(now.wall_ms), tool, arguments, sub, tenant, deadline_at_ms)
-        if self._world.calls.is_full or not self._inbox.offer(Issue(call)):
+        if not self._inbox.offer(Issue(call)):
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
-        limits.occupy(call.msg_id, deadline_at_ms)
+        limits.occupy(call.msg_id, _mono_s(deadline_at_ms, now))
         return await self._answer_to(call, now)
 
     def _admit(self, tool: str, now: Moment) -> CapabilityLimits | Failed:
@@ -229,10 +231,11 @@ class NodeActor:
     async def _answer_to(self, call: PendingCall, now: Moment) -> Outcome:
         self._world.calls.add(call)
         try:
-            with trio.move_on_at(now.mono_s + (call.deadline_at_ms - now.wall_ms) / 1000):
+            with trio.move_on_at(_mono_s(call.deadline_at_ms, now)):
                 await call.wait()
         except trio.Cancelled:
-            self._inbox.offer(Cancel(call.msg_id))
+            if not self._inbox.offer(Cancel(call.msg_id)):
+                self._world.calls.abandon(call.msg_id)  # this session is over: the node's next one will see to it
             raise
         finally:
             self._world.calls.remove(call)
@@ -259,6 +262,8 @@ class NodeActor:
             if over is not None:
                 return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
             cadence = self._cadences.start(tool, cap_id, interval_ms, now)
+            if cadence.is_over:  # the session ended over sending it
+                return Failed(Code.NODE_OFFLINE)
             self._deadlines_changed.set()
         cadence.listeners[listener] = None
         return cadence
@@ -269,10 +274,13 @@ class NodeActor:
     # ---- the worker -------------------------------------------------------------------------------------------------
 
     async def _work(self) -> None:
+        taken: list[JudgeManifest | list[LogItem]] = []
         try:
             await self._open()
             while True:
-                for batch in batches([await self._inbox.receive(), *self._inbox.drain()]):
+                taken = batches([await self._inbox.receive(), *self._inbox.drain()])
+                while taken:
+                    batch = taken.pop(0)
                     if isinstance(batch, JudgeManifest):
                         await self._judge(batch.announce)
                     else:
@@ -283,7 +291,9 @@ class NodeActor:
             self.close(NodeClose.INTERNAL)
         finally:
             self._inbox.close()
-            self._refuse([item for item in self._inbox.drain() if not isinstance(item, JudgeManifest)])
+            for batch in [*taken, *batches(self._inbox.drain())]:
+                if not isinstance(batch, JudgeManifest):
+                    self._refuse(batch)
 
     async def _open(self) -> None:
         """Take the next epoch: recorded before the node hears of it, so that no other session can have it."""
@@ -334,6 +344,9 @@ class NodeActor:
                 self._limits[key].adopt(tool.constraints)
             else:
                 self._limits[key] = CapabilityLimits.of(tool.constraints, mono_s)
+        announced = {(tool.target.kind, tool.target.cap_id) for tool in accepted.tools}
+        for key in [key for key, limits in self._limits.items() if key not in announced and limits.is_idle]:
+            del self._limits[key]
 
     async def _commit(self, batch: Sequence[LogItem]) -> None:
         """Decide on the whole batch, make it durable, act on it. A conflict is decided anew, unless we are stale."""
@@ -341,6 +354,10 @@ class NodeActor:
         while True:
             draft = Draft(self._state, epoch, self._arguments, self.identity.node_id, self._world.now().wall_ms)
             for item in batch:
+                if isinstance(item, TakeResume):
+                    # Whose callers gave up while the node was away: cancelled before anything is sent again.
+                    for msg_id in self._world.calls.abandoned_of(self._state.open_commands):
+                        draft.take(Cancel(msg_id))
                 draft.take(item)
             if not draft.decision.events:
                 break
@@ -353,7 +370,7 @@ class NodeActor:
             await self._reload()
             if self._state.epoch > epoch:
                 self.close(NodeClose.SUPERSEDED)
-                self._refuse(batch)
+                self._drop_as_stale(batch)
                 return
         self._state = draft.decision.state
         self._arguments |= draft.arguments
@@ -370,11 +387,17 @@ class NodeActor:
                 case Issue(call=call):
                     call.settle(Failed(Code.INTERNAL, call.msg_id))
                     self._release(call.msg_id)
-                case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)):
+                case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)) if msg_id in self._state.open_commands:
                     self._world.count("ack_not_recorded")
                     self._world.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
+                case Cancel(msg_id=msg_id):
+                    self._world.calls.abandon(msg_id)
                 case TakeResume():
                     self.close(NodeClose.INTERNAL)
+
+    def _drop_as_stale(self, batch: Sequence[LogItem]) -> None:
+        """What an older epoch still says counts for nothing; the node's newer session will tell how it ended."""
+        self._refuse([item for item in batch if isinstance(item, Issue | Cancel)])
 
     # ---- after the append -------------------------------------------------------------------------------------------
 
@@ -414,7 +437,7 @@ class NodeActor:
             target = parse_tool_name(command.tool)
             limits = None if isinstance(target, Code) else self._limits.get((target.kind, target.cap_id))
             if limits is not None:
-                limits.occupy(command.msg_id, command.deadline_at_ms)
+                limits.occupy(command.msg_id, _mono_s(command.deadline_at_ms, self._world.now()))
         self._perform(
             self._session.resumed(
                 frame, said.epoch, said.confirmed_through, len(said.replayed), len(said.expired), self._world.now()
@@ -435,6 +458,11 @@ class NodeActor:
     def _release(self, msg_id: str) -> None:
         for limits in self._limits.values():
             limits.release(msg_id)
+
+
+def _mono_s(wall_ms: int, now: Moment) -> float:
+    """A date as a point of the monotonic clock."""
+    return now.mono_s + (wall_ms - now.wall_ms) / 1000
 
 
 def _outcome(said: commands.Settled, unwritten: bool, result: Mapping[str, Any] | None) -> Outcome:

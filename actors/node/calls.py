@@ -4,7 +4,7 @@ A command may be sent in one session and answered in the next, so the waiting ca
 node's actor. What became of a command is decided by the log; this file only carries the answer to whoever still waits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,7 @@ class PendingCalls:
     def __init__(self, calls_max: int = CALLS_MAX) -> None:
         self._calls: dict[str, PendingCall] = {}
         self._calls_max = calls_max
+        self._abandoned: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -70,8 +71,18 @@ class PendingCalls:
     def remove(self, call: PendingCall) -> None:
         self._calls.pop(call.msg_id, None)
 
+    def abandon(self, msg_id: str) -> None:
+        """Its caller is gone, and no session is there to cancel it: to be remembered until the node is back."""
+        if len(self._abandoned) < self._calls_max:
+            self._abandoned.add(msg_id)
+
+    def abandoned_of(self, open_commands: Collection[str]) -> list[str]:
+        """Which of these nobody waits for any more."""
+        return [msg_id for msg_id in open_commands if msg_id in self._abandoned]
+
     def settle(self, msg_id: str, outcome: Outcome) -> None:
         """Tell the caller, if it still waits here."""
+        self._abandoned.discard(msg_id)
         call = self._calls.get(msg_id)
         if call is not None:
             call.settle(outcome)

@@ -2,13 +2,15 @@
 
 One token bucket a capability over all callers, of capacity max(1, `rate_limit_rps`), full at start. What is over a
 limit is refused, never queued. A slot is held until its command is settled; if no ack ever comes, until the node must
-have stopped: the caller's deadline, by which it began, and the handler's own after that.
+have stopped: the caller's deadline, by which it began, and the handler's own after that. Time is monotonic here.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
+
+SLOT_RETRY_MS_MAX = 1000  # a slot may be free sooner than it must be: ask again at least this often
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class CapabilityLimits:
     handler_ms_max: int
     _tokens: float = 0.0
     _filled_s: float = 0.0
-    _busy_until_ms: dict[str, int] = field(default_factory=dict)  # msg_id → when its slot is free at the latest
+    _busy_until_s: dict[str, float] = field(default_factory=dict)  # msg_id → when its slot is free at the latest
 
     @classmethod
     def of(cls, constraints: Mapping[str, Any], mono_s: float) -> "CapabilityLimits":
@@ -52,17 +54,22 @@ class CapabilityLimits:
         self._tokens -= 1.0
         return None
 
-    def has_slot(self, wall_ms: int) -> OverLimit | None:
-        """Whether one more may run; if not, when to ask again."""
-        for msg_id, until_ms in list(self._busy_until_ms.items()):
-            if wall_ms >= until_ms:
-                del self._busy_until_ms[msg_id]
-        if len(self._busy_until_ms) < self.concurrency_max:
-            return None
-        return OverLimit(max(1, min(min(self._busy_until_ms.values()) - wall_ms, 1000)))
+    @property
+    def is_idle(self) -> bool:
+        return not self._busy_until_s
 
-    def occupy(self, msg_id: str, deadline_at_ms: int) -> None:
-        self._busy_until_ms[msg_id] = deadline_at_ms + self.handler_ms_max
+    def has_slot(self, mono_s: float) -> OverLimit | None:
+        """Whether one more may run; if not, when to ask again."""
+        for msg_id, until_s in list(self._busy_until_s.items()):
+            if mono_s >= until_s:
+                del self._busy_until_s[msg_id]
+        if len(self._busy_until_s) < self.concurrency_max:
+            return None
+        first_free_ms = ceil((min(self._busy_until_s.values()) - mono_s) * 1000)
+        return OverLimit(max(1, min(first_free_ms, SLOT_RETRY_MS_MAX)))
+
+    def occupy(self, msg_id: str, deadline_s: float) -> None:
+        self._busy_until_s[msg_id] = deadline_s + self.handler_ms_max / 1000
 
     def release(self, msg_id: str) -> None:
-        self._busy_until_ms.pop(msg_id, None)
+        self._busy_until_s.pop(msg_id, None)

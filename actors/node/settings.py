@@ -10,12 +10,11 @@ class NodeSettings:
     resume_s_max: float = 10.0  # from `auth_ok` to a complete `resume`: 4408
     manifests_refused_max: int = 3  # in a row: 4422
     frames_per_s_max: int = 200  # more, for `flood_s` seconds on end: 4429
-    flood_s: int = 5
-    resume_frames_max: int = 64  # of one `resume`; more: 4400
+    flood_s: int = 5  # seconds on end that make a flood
+    resume_frames_max: int = 32  # of one `resume`; more: 4400
     resume_outcomes_max: int = 10_000  # in all its frames; more: 4400
-    inbox_items_max: int = (
-        2048  # frames and calls waiting for the log: a frame more is 4429, a call more E_RATE_LIMITED
-    )
+    open_commands_max: int = 512  # of one node, sent and not settled; the next call is E_RATE_LIMITED
+    inbox_items_max: int = 2048  # waiting for the log: a frame more is 4429, a call more E_RATE_LIMITED
     cadences_max: int = 16  # a node: the next `subscribe` is E_RATE_LIMITED (§6)
     cadence_ack_s_max: float = 5.0  # a cadence not acknowledged in time ends
     cadence_gap_min: float = 0.5  # of an interval between two relayed frames; a sooner one is dropped and counted

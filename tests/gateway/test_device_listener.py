@@ -1,6 +1,7 @@
 """Nodes dial in over real sockets: the upgrade, the first frame, every way to be turned away."""
 
 import contextlib
+import errno
 import json
 import socket
 import ssl
@@ -57,6 +58,17 @@ def upgrade(path: str = "/devices/connect", protocol: str | None = "node-wire.v2
     return "\r\n".join([*lines, "", ""]).encode()
 
 
+PING = b"\x89\x80\0\0\0\0"
+
+
+async def read_to_end(stream: trio.SocketStream) -> bytes:
+    heard = b""
+    with contextlib.suppress(trio.BrokenResourceError):
+        async for chunk in stream:
+            heard += chunk
+    return heard
+
+
 async def until(condition: Any) -> None:
     while not condition():
         await trio.lowlevel.checkpoint()
@@ -106,6 +118,51 @@ async def test_stranger_over_the_limit_of_its_address_gets_503() -> None:
         await until(lambda: site.listener.strangers == 0)
         async with dial(site) as node:
             await node.go_live(site)
+
+
+async def test_strangers_far_over_the_limit_are_closed_without_a_word_and_cost_no_task() -> None:
+    settings = ListenerSettings(strangers_per_address_max=2, turned_away_max=2)
+    async with open_site(settings) as site, trio.open_nursery() as nursery:
+        streams = [await trio.open_tcp_stream("127.0.0.1", site.port) for _ in range(10)]
+        for stream in streams[4:]:
+            with contextlib.suppress(trio.BrokenResourceError):
+                assert await stream.receive_some() == b""
+        assert site.listener.strangers == 4
+        for stream in streams:
+            await stream.aclose()
+        await until(lambda: site.listener.strangers == 0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_running_out_of_file_descriptors_does_not_stop_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = trio.SocketListener.accept
+    failures = [OSError(errno.EMFILE, "out")] * 10
+
+    async def failing(self: trio.SocketListener) -> trio.SocketStream:
+        if failures:
+            raise failures.pop()
+        return await accept(self)
+
+    monkeypatch.setattr(trio.SocketListener, "accept", failing)
+    async with open_site(ListenerSettings(accept_again_s=0.001)) as site, dial(site) as node:
+        await node.go_live(site)
+        assert failures == []
+
+
+async def test_head_that_is_too_long_is_refused() -> None:
+    async with open_site(ListenerSettings(head_bytes_max=1000)) as site:
+        status, _ = await http(site, upgrade(filler="x" * 2000))
+        assert status == 400
+
+
+async def test_pings_without_end_before_auth_close_with_4400() -> None:
+    async with open_site() as site:
+        stream = await trio.open_tcp_stream("127.0.0.1", site.port)
+        async with stream:
+            await stream.send_all(upgrade())
+            await stream.receive_some()
+            await stream.send_all(PING * 100)
+            assert (4400).to_bytes(2) in await read_to_end(stream)
 
 
 async def test_session_over_the_limit_of_nodes_gets_503() -> None:
@@ -323,6 +380,30 @@ async def test_node_that_does_not_read_is_closed_with_4413() -> None:
         await until(lambda: NODE_ID not in site.fleet.nodes)
 
 
+@pytest.mark.parametrize("frame", [b"\x89\x80\0\0\0\0", b"\x00\x80\0\0\0\0"], ids=["pings", "fragments"])
+async def test_flood_of_frames_that_are_no_messages_closes_with_4429(frame: bytes) -> None:
+    async with open_site() as site, dial(site) as node:
+        await node.go_live(site)
+        await node.tcp.send_all(b"\x01\x80\0\0\0\0" * (frame[0] == 0) + frame * 1000)
+        assert (await node.close_code())[0] == 4429
+
+
+async def test_node_that_pings_and_never_reads_is_closed_and_holds_no_memory() -> None:
+    settings = ListenerSettings(sockets=SocketSettings(close_s_max=0.1))
+    async with open_site(settings) as site, dial(site) as node:
+        await node.go_live(site)
+        actor = site.fleet.nodes.find(NODE_ID)
+        assert actor is not None
+        node.tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection = actor._connection  # noqa: SLF001
+        sent = 0
+        while actor.phase is not Phase.ENDED and sent < 500_000:
+            connection.feed(PING)  # type: ignore[attr-defined]
+            sent += 1
+        assert actor.phase is Phase.ENDED
+        assert len(connection._unsent) <= 70  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 async def test_fragmented_text_is_put_together() -> None:
     async with open_site() as site, dial(site) as node:
         await node.go_live(site)
@@ -400,6 +481,18 @@ async def test_session_over_tls_follows_the_same_rules(tmp_path: Path) -> None:
             await node.go_live(site)
             site.supervisor.request_stop()
             assert await node.close_code() == (1012, "service_restart")
+
+
+async def test_hundred_frames_at_once_are_no_reason_to_close_over_tls(tmp_path: Path) -> None:
+    server, client = tls_contexts(tmp_path)
+    async with open_site(tls=server) as site, dial(site, tls=client) as node:
+        await node.go_live(site)
+        actor = site.fleet.nodes.find(NODE_ID)
+        assert actor is not None
+        for _ in range(100):
+            actor.on_frame(encode(Heartbeat(msg_id=node.msg_id(), manifest_etag=None)))
+        for _ in range(100):
+            assert isinstance(await node.hear(), HeartbeatAck)
 
 
 async def test_stranger_that_speaks_no_tls_is_dropped(tmp_path: Path) -> None:

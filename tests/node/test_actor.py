@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import trio
 from trio.testing import MockClock
+from ulid import ULID
 
 from actors.log.memory_store import MemoryDisk
 from actors.node.calls import Failed, Outcome, Succeeded
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.frames import AuthOk, Cmd, CmdCancel, ErrorFrame, Heartbeat, HeartbeatAck, ResumeOk, Telemetry
+from schemas.frames import AnnounceAck, AuthOk, Cmd, CmdCancel, ErrorFrame, Heartbeat, HeartbeatAck, ResumeOk, Telemetry
 from schemas.frames import Outcome as Reported
 from tests.node.harness import Gateway, ScriptedNode, echo_of, now, until
 from tests.schemas.examples import ECHO_CAPABILITY, ECHO_RESULT, FRAME, METRICS_CAPABILITY, NODE_ID
@@ -425,6 +426,113 @@ async def test_last_cmd_more_than_a_day_ahead_closes_with_4400(
     assert node.connection.closed is NodeClose.BAD_FRAME
 
 
+async def test_caller_that_gives_up_while_the_node_is_away_has_its_command_cancelled_not_sent_again(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    first = await live(gateway, nursery_of_actors)
+    caller = Caller(first, nursery_of_actors)
+    await first.connection.next(Cmd)
+    first.connection.hang_up()
+    await trio.testing.wait_all_tasks_blocked()
+    caller.scope.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    second = await live(gateway, nursery_of_actors)
+    assert not any(isinstance(frame, Cmd) for frame in second.connection.sent)
+    assert b"command_cancelled" in gateway.store.disk.streams[f"node/{NODE_ID}"].events[-1].data
+
+
+async def test_ack_of_a_stale_session_is_dropped_and_its_caller_waits_for_the_newer_one(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    stale = await live(gateway, nursery_of_actors)
+    caller = Caller(stale, nursery_of_actors)
+    cmd = await stale.connection.next(Cmd)
+    fresh = ScriptedNode.alone(gateway)
+    nursery_of_actors.start_soon(fresh.actor.run)
+    await fresh.connection.next(AuthOk)
+    stale.ack(cmd)
+    await trio.testing.wait_all_tasks_blocked()
+    assert stale.connection.closed is NodeClose.SUPERSEDED
+    assert caller.outcome is None
+    outcome = Reported(in_reply_to=cmd.msg_id, ok=True, result=echo_of(cmd), begun=True)
+    await fresh.go_live(last_cmd=cmd.msg_id, outcomes=[outcome])
+    assert await caller.answer() == Succeeded(cmd.msg_id, echo_of(cmd))
+
+
+async def test_ids_go_above_what_the_log_and_the_node_have_seen(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    ahead = str(ULID.from_int((now().wall_ms + 3_600_000 << 80) + 7))
+    first = await live(gateway, nursery_of_actors, last_cmd=ahead)
+    Caller(first, nursery_of_actors)
+    cmd = await first.connection.next(Cmd)
+    assert cmd.msg_id > ahead
+    first.connection.hang_up()
+    again = Gateway(gateway.store.disk)  # another process: only the log remembers
+    await again.world.manifests.load()
+    second = await live(again, nursery_of_actors, last_cmd=cmd.msg_id)
+    Caller(second, nursery_of_actors)
+    assert (await second.connection.next(Cmd)).msg_id > cmd.msg_id
+
+
+async def test_commands_that_still_run_take_their_slots_in_the_next_session(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    first = await live(gateway, nursery_of_actors)
+    for _ in range(4):
+        Caller(first, nursery_of_actors)
+    cmds = await first.commands(4)
+    first.connection.hang_up()
+    running = [cmd.msg_id for cmd in cmds]
+    second = await live(gateway, nursery_of_actors, last_cmd=max(running), running=running)
+    refused = await Caller(second, nursery_of_actors).answer()
+    assert isinstance(refused, Failed)
+    assert refused.code is Code.RATE_LIMITED
+    second.ack(cmds[0])
+    await until(lambda: len(gateway.store.disk.streams[f"node/{NODE_ID}"].open_items) == 3)
+    Caller(second, nursery_of_actors)
+    assert len(await second.commands(1)) == 1
+
+
+async def test_more_open_commands_than_a_node_may_have_are_refused(
+    autojump_clock: MockClock, nursery_of_actors: trio.Nursery
+) -> None:
+    gateway = Gateway(settings=NodeSettings(open_commands_max=2))
+    node = await live(gateway, nursery_of_actors)
+    for _ in range(2):
+        Caller(node, nursery_of_actors)
+    await node.commands(2)
+    await trio.testing.wait_all_tasks_blocked()
+    refused = await Caller(node, nursery_of_actors).answer()
+    assert isinstance(refused, Failed)
+    assert refused.code is Code.RATE_LIMITED
+
+
+async def test_capability_that_is_no_longer_announced_is_forgotten(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    for n in range(5):
+        await trio.sleep(1)
+        sent = len(node.connection.sent)
+        node.announce(capabilities=[ECHO_CAPABILITY | {"cap_id": f"echo_{n}"}])
+        await node.connection.next(AnnounceAck, after=sent)
+    assert list(node.actor._limits) == [("system.echo", "echo_4")]  # noqa: SLF001
+
+
+async def test_caller_behind_a_manifest_that_cannot_be_kept_is_told(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    started = trio.current_time()
+    gateway.store.disk.is_full = True
+    node.announce()
+    outcome = await Caller(node, nursery_of_actors).answer()
+    assert isinstance(outcome, Failed)
+    assert trio.current_time() - started < 1.0
+    assert node.connection.closed is NodeClose.INTERNAL
+
+
 # ---- a log in trouble ----------------------------------------------------------------------------------------------
 
 
@@ -540,6 +648,20 @@ async def test_cadence_refused_or_not_acked_in_time_ends(
         node.fail(cmd, "E_INTERNAL", begun=False)
     await until(lambda: listener.ended == 1)
     assert trio.current_time() - started == pytest.approx(0.0 if refused else 5.0, abs=0.01)
+
+
+async def test_cadence_whose_start_ends_the_session_is_refused_instead_of_hanging(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+
+    def break_down(_: bytes) -> bool:
+        node.actor.close(NodeClose.TOO_LARGE)
+        return False
+
+    monkeypatch.setattr(node.connection, "send", break_down)
+    listener = Recorder()
+    assert node.actor.attach(SUBSCRIBE, 1000, listener) == Failed(Code.NODE_OFFLINE)
 
 
 async def test_seventeenth_cadence_is_refused(autojump_clock: MockClock) -> None:

@@ -46,38 +46,39 @@ def test_time_that_steps_back_gives_nothing_away() -> None:
 def test_slots_are_held_until_released() -> None:
     slots = limits(concurrency=2)
     for msg_id in ("a", "b"):
-        assert slots.has_slot(0) is None
-        slots.occupy(msg_id, 5000)
-    assert isinstance(slots.has_slot(0), OverLimit)
+        assert slots.has_slot(0.0) is None
+        slots.occupy(msg_id, 5.0)
+    assert isinstance(slots.has_slot(0.0), OverLimit)
     slots.release("a")
-    assert slots.has_slot(0) is None
+    assert slots.has_slot(0.0) is None
 
 
 def test_slot_without_an_ack_is_free_when_the_node_must_have_stopped() -> None:
     slots = limits(concurrency=1, handler_ms=2000)
-    slots.occupy("a", 5000)
-    assert slots.has_slot(6999) == OverLimit(1)
-    assert slots.has_slot(7000) is None
+    slots.occupy("a", 5.0)
+    assert slots.has_slot(6.5) == OverLimit(500)
+    assert slots.has_slot(1.0) == OverLimit(1000)
+    assert slots.has_slot(7.0) is None
 
 
 def test_releasing_twice_or_a_stranger_does_nothing() -> None:
     slots = limits(concurrency=1)
-    slots.occupy("a", 5000)
+    slots.occupy("a", 5.0)
     slots.release("b")
-    assert slots.has_slot(0) is not None
+    assert slots.has_slot(0.0) is not None
     slots.release("a")
     slots.release("a")
-    assert slots.has_slot(0) is None
+    assert slots.has_slot(0.0) is None
 
 
 def test_new_limits_keep_what_is_running_and_what_was_spent() -> None:
     one = limits(rps=10, concurrency=2)
     for _ in range(10):
         one.take_token(0.0)
-    one.occupy("a", 5000)
+    one.occupy("a", 5.0)
     one.adopt({"rate_limit_rps": 1, "max_concurrency": 1, "deadline_ms_default": 50})
     assert one.take_token(0.0) == OverLimit(1000)
-    assert one.has_slot(0) is not None
+    assert one.has_slot(0.0) is not None
 
 
 @pytest.mark.parametrize("rps", [1, 50])

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from actors.log.commands import Illegal
 from actors.log.events import (
     FINAL_STATE,
+    CommandAcked,
     CommandQueued,
     CommandSent,
     CommandState,
@@ -53,6 +54,9 @@ class Oracle:
     def _events(self, node_id: str) -> list[Event]:
         stream = self.disk.streams.get(stream_of(node_id))
         return [decode(recorded.data) for recorded in stream.events] if stream else []
+
+    def is_acked(self, node_id: str, msg_id: str) -> bool:
+        return any(isinstance(event, CommandAcked) and event.msg_id == msg_id for event in self._events(node_id))
 
     def journal_mark(self, node_id: str) -> str | None:
         """How far the gateways know the node's journal to have been."""

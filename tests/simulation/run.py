@@ -154,11 +154,15 @@ class _Callers:
         self._calls += 1
         token = f"call-{self._calls}"
         deadline_at_ms = now().wall_ms + 5000
-        with trio.move_on_after(10 if patience < 0.8 else patience):
+        with trio.move_on_after(10 if patience < 0.8 else patience) as scope:
             outcome = await actors[0].call(
                 node.tool, {"message": token}, sub="agent", tenant="sim", deadline_at_ms=deadline_at_ms
             )
             self._outcomes.append((token, outcome))
+            if isinstance(outcome, Succeeded) and not self._site.oracle.is_acked(node.node_id, outcome.msg_id):
+                self._site.oracle.violations.append(f"{token} was told of a success that the log does not know")
+        if (scope.cancelled_caught and patience < 0.8) or now().wall_ms > deadline_at_ms + 1:
+            self._site.oracle.violations.append(f"{token} had no answer by its deadline")
 
     def check(self) -> None:
         """Whoever was told of a success got the answer to its own question."""

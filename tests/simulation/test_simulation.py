@@ -31,7 +31,7 @@ def test_invariants_hold_whatever_happens(batch: int) -> None:
         assert not isinstance(told, Violation), f"{told}; again with: python -m tests.simulation.run --seed {seed}"
         ends = {state: ends.get(state, 0) + told.ends.get(state, 0) for state in {*ends, *told.ends}}
     # A storm in which everything succeeds, or nothing, would prove little.
-    for state in ("acked", "failed", "expired", "unknown", "interrupted"):
+    for state in ("acked", "failed", "expired", "cancelled", "unknown", "interrupted"):
         assert ends.get(state, 0) > 0, f"no command was {state} in {SEEDS // BATCHES} seeds: {ends}"
 
 
