@@ -1,0 +1,151 @@
+"""One request and its response: the application's `receive`, `send` and `heliograph.adopt`.
+
+A disconnect is noticed by reading on when the application calls `receive` after the body; no task watches for it. What
+is read then belongs to the next request. Calling the application, and what follows its end, is the connection's.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+import trio
+
+from gateway.door.requests import Head, Refusal, RequestReader
+from gateway.door.responses import CONTINUE, BadResponseError, Response
+from gateway.door.settings import DoorSettings
+from gateway.door.wire import Wire
+
+Message: TypeAlias = MutableMapping[str, Any]
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Exchange:
+    def __init__(
+        self,
+        head: Head,
+        reader: RequestReader,
+        wire: Wire,
+        settings: DoorSettings,
+        is_stopping: Callable[[], bool],
+        tell: Callable[[HTTPStatus], Awaitable[None]],
+    ) -> None:
+        self.response = Response(head.method, head.version, keep_alive=head.keep_alive)
+        self.adopted = False
+        self.ended_early = False
+        """The body broke off, or was refused: nothing can follow on this connection."""
+        self.refused = False
+        self._reader = reader
+        self._wire = wire
+        self._settings = settings
+        self._is_stopping = is_stopping
+        self._tell = tell
+        self._continue_wanted = head.expects_continue
+        self._body_given = False
+        self._body_s_left = settings.body_s_max
+        self._receiving = False
+        self._head = b""
+        self._watch: trio.CancelScope | None = None
+
+    # ---- receive ----------------------------------------------------------------------------------------------------
+
+    async def receive(self) -> Message:
+        if self._receiving:
+            raise RuntimeError("another task waits in receive()")
+        self._receiving = True
+        try:
+            if self.adopted or self.ended_early or self.response.complete:
+                await trio.lowlevel.checkpoint()
+            elif self._body_given:
+                await self._wait_for_disconnect()
+            else:
+                body = self._reader.next_body()
+                if not isinstance(body, bytes):
+                    body = await self._wait_for_body(body)
+                if body is not None:
+                    self._body_given = self._reader.body_complete
+                    return {"type": "http.request", "body": body, "more_body": not self._body_given}
+        except OSError:
+            self.ended_early = True
+        finally:
+            self._receiving = False
+        return {"type": "http.disconnect"}
+
+    async def _wait_for_body(self, body: Refusal | bytes | None) -> bytes | None:
+        """Some of it, once it comes; None when it is refused or breaks off."""
+        if body is None and self._continue_wanted and not self.response.started:
+            self._continue_wanted = False
+            await self._wire.write(CONTINUE)
+        while body is None:
+            began_s = trio.current_time()
+            data: bytes | None = None
+            with trio.move_on_after(self._body_s_left):
+                data = await self._wire.read()
+            self._body_s_left -= trio.current_time() - began_s
+            if data:
+                self._reader.receive_data(data)
+                body = self._reader.next_body()
+            elif data is None:
+                body = Refusal(HTTPStatus.REQUEST_TIMEOUT)
+            else:
+                self.ended_early = True
+                return None
+        if isinstance(body, bytes):
+            return body
+        self.ended_early = True
+        if not self.response.started:
+            self.refused = True
+            await self._tell(body.status)
+        return None
+
+    async def _wait_for_disconnect(self) -> None:
+        with trio.CancelScope() as self._watch:
+            while self._reader.pending_bytes < self._settings.ahead_bytes_max:
+                data = await self._wire.read()
+                if not data:
+                    return
+                self._reader.receive_data(data)
+            await trio.sleep_forever()  # the peer sends too far ahead: the kernel keeps the rest
+        self._watch = None
+
+    # ---- send -------------------------------------------------------------------------------------------------------
+
+    async def send(self, message: Message) -> None:
+        if self.adopted:
+            raise RuntimeError("the connection has been adopted")
+        if self.ended_early and not self.response.started:
+            await trio.lowlevel.checkpoint()
+            return  # it was refused, or nobody is there; the application may not have noticed yet
+        match message["type"]:
+            case "http.response.start":
+                self.response.keep_alive &= self._reader.body_is_here and not self._is_stopping()
+                head = self.response.head(message["status"], message.get("headers", ()))
+                if self.response.length_follows:
+                    self._head = head  # goes with the body, in one packet
+                else:
+                    await self._wire.write(head)  # of a stream, whose first bytes may be long in coming
+            case "http.response.body":
+                more = message.get("more_body", False)
+                if data := self._head + self.response.body(message.get("body", b""), more=more):
+                    self._head = b""
+                    if left := self._wire.write_now(data):
+                        await self._wire.write_slowly(left)
+                if more:
+                    await trio.lowlevel.checkpoint()  # writing seldom waits, and the others want their turn
+                elif self._watch is not None:
+                    self._watch.cancel()
+            case _:
+                raise BadResponseError("no such message")
+
+    # ---- adopt ------------------------------------------------------------------------------------------------------
+
+    def adopt(self) -> socket.socket:
+        """Take the socket, non-blocking, for good; what was read past the request is dropped."""
+        if self.adopted or self.ended_early or self.response.started or self._receiving:
+            raise RuntimeError("adopt() is for a request before its response, with no receive() pending")
+        sock = self._wire.detach()
+        self.adopted = True
+        return sock

@@ -1,0 +1,164 @@
+"""One connection's socket: reading, writing with a deadline, the ways to end it, and giving it away.
+
+The socket is a plain non-blocking one, which trio only waits for: a request in one packet costs one wait, and giving
+the socket away needs no dup. What the bytes mean is left to others.
+"""
+
+import contextlib
+import errno
+import socket
+import struct
+
+import trio
+
+from gateway.door.settings import DoorSettings
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Wire:
+    def __init__(self, sock: socket.socket, settings: DoorSettings) -> None:
+        self._sock: socket.socket | None = sock
+        self._settings = settings
+
+    @property
+    def is_open(self) -> bool:
+        return self._sock is not None
+
+    def _live(self) -> socket.socket:
+        if self._sock is None:
+            raise OSError(errno.ECONNABORTED, "the connection has ended or has been given away")
+        return self._sock
+
+    async def read(self) -> bytes:
+        """What there is, at most `read_bytes_max`; nothing when the peer will send no more or is gone."""
+        sock = self._live()
+        while True:
+            await trio.lowlevel.wait_readable(sock)
+            try:
+                return sock.recv(self._settings.read_bytes_max)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+
+    def interrupt(self) -> None:
+        """Whoever waits in `read` gets a `trio.ClosedResourceError`, though nothing is closed yet."""
+        if self._sock is not None:
+            trio.lowlevel.notify_closing(self._sock)
+
+    async def write(self, data: bytes) -> None:
+        if left := self.write_now(data):
+            await self.write_slowly(left)
+
+    def write_now(self, data: bytes) -> memoryview | None:
+        """What the socket did not take at once, if anything; that goes to `write_slowly`."""
+        try:
+            sent = _send(self._live(), data)
+        except OSError:
+            self.abort()
+            raise
+        return memoryview(data)[sent:] if sent < len(data) else None
+
+    async def write_slowly(self, left: memoryview) -> None:
+        """All of it, as fast as the peer takes it; one that takes nothing for too long is reset."""
+        sock = self._live()
+        try:
+            while left:
+                with trio.move_on_after(self._settings.write_s_max) as patience:
+                    await trio.lowlevel.wait_writable(sock)
+                if patience.cancelled_caught:
+                    raise OSError(errno.ETIMEDOUT, "the peer does not read")
+                left = left[_send(sock, left) :]
+        except OSError:
+            self.abort()
+            raise
+
+    def close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+    def abort(self) -> None:
+        """Reset: the peer must not take what it got for whole."""
+        if self._sock is not None:
+            with contextlib.suppress(OSError):
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.close()
+
+    async def linger(self) -> None:
+        """Close after the peer has read our last words: closing with unread input would reset, and take them back."""
+        if self._sock is None:
+            return
+        with contextlib.suppress(OSError), trio.move_on_after(self._settings.linger_s_max):
+            self._sock.shutdown(socket.SHUT_WR)
+            while await self.read():
+                pass
+        self.close()
+
+    def detach(self) -> socket.socket:
+        """The socket itself, no longer ours: nothing here touches it again."""
+        sock = self._live()
+        self._sock = None
+        return sock
+
+
+def _send(sock: socket.socket, data: bytes | memoryview) -> int:
+    try:
+        return sock.send(data)
+    except BlockingIOError:
+        return 0
+
+
+class ReplayedStream(trio.abc.HalfCloseableStream):
+    """A connection for another server to read from its beginning: what we have read comes first."""
+
+    def __init__(self, sock: socket.socket, replay: bytes, write_s_max: float) -> None:
+        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+        self._replay = replay
+        self._write_s_max = write_s_max
+        self._patience: trio.CancelScope | None = None
+
+    @property
+    def socket(self) -> trio.socket.SocketType:
+        return self._stream.socket
+
+    @property
+    def replay(self) -> bytes:
+        """What is read again before anything new."""
+        return self._replay
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        if self._replay:
+            await trio.lowlevel.checkpoint()
+            data, self._replay = self._replay[:max_bytes], self._replay[len(self._replay[:max_bytes]) :]
+            return data
+        return bytes(await self._stream.receive_some(max_bytes))
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        # hypercorn shields its sends from cancellation and gives them no deadline: this is where a stalled peer ends.
+        left = memoryview(data)
+        while left:
+            with trio.move_on_after(self._write_s_max) as self._patience:
+                try:
+                    left = left[await self.socket.send(left) :]
+                except OSError as exc:
+                    raise trio.BrokenResourceError from exc
+            if self._patience.cancelled_caught:
+                self.socket.close()
+                raise trio.BrokenResourceError("the peer does not read")
+
+    def hurry(self, write_s_max: float) -> None:
+        """From now on the peer has no longer than this to take any byte."""
+        self._write_s_max = min(write_s_max, self._write_s_max)
+        if self._patience is not None:
+            self._patience.deadline = min(self._patience.deadline, trio.current_time() + write_s_max)
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
