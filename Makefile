@@ -21,7 +21,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 demo: env  ## see it work
-	$(BIN)/heliograph demo
+	$(BIN)/heliograph demo --http 127.0.0.1:8420 --devices 127.0.0.1:8421
 
 test: check  ## format, lint, types, then every test
 	$(BIN)/python -m pytest

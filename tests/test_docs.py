@@ -1,11 +1,16 @@
 """Documentation that lies is worse than none: links resolve, examples run, tables are complete."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors.node.settings import NodeSettings
+from gateway.device_listener import ListenerSettings
+from gateway.device_socket import SocketSettings
+from gateway.door.settings import DoorSettings
 from schemas.errors import Code
 from schemas.registry import REGISTRY
 
@@ -34,6 +39,25 @@ def test_python_of_a_tutorial_runs(page: Path, capsys: pytest.CaptureFixture[str
 def test_schema_reference_lists_every_published_id_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "schemas.md").read_text()
     assert re.findall(r"^\| `([^`]+@[^`]+)` \|", page, re.MULTILINE) == [schema.id for schema in REGISTRY]
+
+
+SETTINGS_OF = {
+    "node": NodeSettings,
+    "listener": ListenerSettings,
+    "listener.sockets": SocketSettings,
+    "door": DoorSettings,
+}
+
+
+@pytest.mark.parametrize("section", SETTINGS_OF)
+def test_settings_reference_lists_every_setting_with_its_default(section: str) -> None:
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    table = page.partition(f"`[{section}]`")[2].partition("\n## ")[0]
+    listed = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", table, re.MULTILINE))
+    expected: dict[str, Any] = {field.name: field.default for field in fields(SETTINGS_OF[section])}
+    for elsewhere in ("sockets", "trusted_proxies"):
+        expected.pop(elsewhere, None)
+    assert {name: eval(default) for name, default in listed.items()} == expected
 
 
 def test_access_reference_names_every_error_code() -> None:

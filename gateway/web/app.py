@@ -6,6 +6,7 @@
     GET  /devices  /devices/{id}/manifest   retained manifests of the token's tenant, ETag = manifest etag
     GET  /.well-known/jwks.json      the public keys of tokens
     GET  /healthz  /readyz           alive; able to serve
+    /admin/…                         for operators: `admin.py`
 
 Which server speaks HTTP is not known here, nor who may call what (`gateway.access`, `gateway.tool_calls`).
 """
@@ -22,6 +23,7 @@ from actors.node.session_rules import Moment
 from gateway.access.tokens import Principal, TokenClass, TokenFault, Verifier
 from gateway.tool_calls import Answered, Refused, ToolCalls
 from gateway.tool_list import PAGE_TOOLS_DEFAULT, describe, list_tools
+from gateway.web.admin import Admin
 from gateway.web.exchange import BodyTooLarge, ClientGone, Exchange, Receive, Scope, Send
 from schemas.errors import Code
 from schemas.registry import REGISTRY, Schema
@@ -39,6 +41,7 @@ class App:
         new_id: Callable[[], str],
         now: Callable[[], Moment],
         is_ready: Callable[[], Awaitable[bool]],
+        admin: Admin | None = None,
     ) -> None:
         self._fleet = fleet
         self._verifier = verifier
@@ -46,6 +49,7 @@ class App:
         self._new_id = new_id
         self._now = now
         self._is_ready = is_ready
+        self._admin = admin
         self._calls = ToolCalls(fleet, new_id, now)
         self._routes: dict[str, tuple[str, Handler]] = {
             "/mcp/tools/call": ("POST", self._call),
@@ -61,7 +65,9 @@ class App:
         exchange = Exchange(scope, receive, send, self._new_id)
         method, handler = self._route(exchange.path)
         try:
-            if handler is None:
+            if self._admin is not None and exchange.path.startswith("/admin/"):
+                await self._admin.handle(exchange)
+            elif handler is None:
                 await exchange.refuse_status(404, "No such route.", "GET /mcp/tools lists what there is to call.")
             elif exchange.method != method and (exchange.method, method) != ("HEAD", "GET"):
                 allow = {b"allow": method.encode()}

@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actors.fleet import Fleet
 from gateway.access.tokens import Issuer, Scope, TokenClass, Verifier, jwks, key_id
+from gateway.web.admin import Admin
 from gateway.web.app import App
 from schemas.ulids import Mint
 from tests.node.harness import now
@@ -48,10 +49,10 @@ class Response:
 
 
 class Client:
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, admin: Admin | None = None) -> None:
         self.ready = True
         self.verifier = Verifier({key_id(KEY.public_key()): KEY.public_key()}, issuer="test", audience="test")
-        self.app = App(fleet, self.verifier, jwks([KEY.public_key()]), new_id, now, self._is_ready)
+        self.app = App(fleet, self.verifier, jwks([KEY.public_key()]), new_id, now, self._is_ready, admin)
 
     async def _is_ready(self) -> bool:
         await trio.lowlevel.checkpoint()

@@ -1,0 +1,133 @@
+"""`heliograph demo`: a gateway with live nodes, and what to try next. Runs until Ctrl-C."""
+
+import argparse
+import contextlib
+import json
+import logging
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import trio
+from ulid import ULID
+
+from actors.device.agent import Agent
+from actors.device.device import standard_device
+from actors.device.file_journal import FileJournal
+from actors.device.identity import DeviceIdentity, hw_fingerprint
+from actors.device.mock_sampler import MockSampler
+from actors.device.websocket import WebSocketDialer
+from gateway.access.tokens import Scope, TokenClass
+from gateway.commands.node import wall_ms
+from gateway.commands.parsing import Subparsers, complain
+from gateway.commands.serve import configure_log
+from gateway.data_folder import DataFolder, FolderInUseError
+from gateway.server import Running, running, until_signalled
+from gateway.settings import Settings, SettingsError, load
+
+TENANT = "demo"
+TOKEN_LIFE_S = 24 * 3600
+LIVE_S_MAX = 60.0
+
+
+def add(commands: Subparsers) -> None:
+    demo = commands.add_parser("demo", help="run a gateway with made-up nodes, and see what to try")
+    demo.add_argument("--nodes", type=int, default=5, metavar="N")
+    demo.add_argument("--http", default="127.0.0.1:0", metavar="HOST:PORT", help="for agents; port 0 picks one")
+    demo.add_argument("--devices", default="127.0.0.1:0", metavar="HOST:PORT", help="for nodes; port 0 picks one")
+    demo.add_argument("--data", metavar="DIR", help="keep what it makes there (default: a folder that goes at the end)")
+    demo.add_argument("--ready-file", type=Path, metavar="FILE", help="written as JSON once all nodes are live")
+    demo.set_defaults(run=_demo)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    configure_log("pretty", logging.WARNING)
+    with _folder(arguments.data) as folder:
+        flags = {"data": str(folder), "http.listen": arguments.http, "devices.listen": arguments.devices}
+        try:
+            trio.run(_run, load(None, {}, flags), folder, arguments.nodes, arguments.ready_file)
+        except (SettingsError, FolderInUseError) as error:
+            return complain(str(error))
+        except OSError as error:
+            return complain(f"cannot listen: {error.strerror}; choose other addresses with --http and --devices")
+    return 0
+
+
+@contextlib.contextmanager
+def _folder(given: str | None) -> Iterator[Path]:
+    if given is not None:
+        yield Path(given)
+        return
+    with tempfile.TemporaryDirectory(prefix="heliograph-demo-") as made:
+        yield Path(made)
+
+
+async def _run(settings: Settings, folder: Path, nodes: int, ready_file: Path | None) -> None:
+    async with running(settings) as gateway, trio.open_nursery() as field:
+        identities = [_enroll(gateway.folder) for _ in range(nodes)]
+        for number, identity in enumerate(identities):
+            field.start_soon(_be_a_node, identity, folder / f"node-{number}", gateway.device_address, number)
+        with trio.move_on_after(LIVE_S_MAX):
+            await _all_live(gateway, nodes)
+        ids = [identity.node_id for identity in identities]
+        agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, f"agent_{uuid.uuid4()}", [Scope.READ_ONLY])
+        operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", [])
+        if ready_file is not None:
+            ready = {
+                "http": f"http://{gateway.http}",
+                "devices": f"ws://{gateway.device_address}/devices/connect",
+                "tenant": TENANT,
+                "agent_token": agent,
+                "operator_token": operator,
+                "nodes": ids,
+            }
+            await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
+        _say_what_to_try(gateway, ids, agent)
+        await until_signalled()
+        print("\nstopping ...")
+        field.cancel_scope.cancel()
+
+
+def _enroll(folder: DataFolder) -> DeviceIdentity:
+    return folder.enroll(str(ULID()).lower(), TENANT, str(ULID()), wall_ms())
+
+
+def _mint(folder: DataFolder, token_class: TokenClass, sub: str, scopes: list[Scope]) -> str:
+    return folder.mint(token_class, sub, TENANT, scopes, TOKEN_LIFE_S, str(ULID()), wall_ms())
+
+
+async def _be_a_node(identity: DeviceIdentity, folder: Path, address: str, number: int) -> None:
+    """The agent that also runs on real devices, with made-up metrics."""
+    fingerprint = hw_fingerprint(f"demo machine {number}", None)
+    device = standard_device(identity, fingerprint, MockSampler(number, wall_ms()), wall_ms)
+    journal = FileJournal(folder)
+    try:
+        async with trio.open_nursery() as nursery:
+            dial = WebSocketDialer(nursery, f"ws://{address}/devices/connect")
+            await Agent(device, journal=journal, connect=dial, wall_ms=wall_ms, rng=Random()).run()
+    finally:
+        journal.close()
+
+
+async def _all_live(gateway: Running, nodes: int) -> None:
+    while sum(actor.is_live for actor in gateway.devices.fleet.nodes) < nodes:  # noqa: ASYNC110  # no one event says so
+        await trio.sleep(0.02)
+
+
+def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
+    live = sum(actor.is_live for actor in gateway.devices.fleet.nodes)
+    node_id = node_ids[0] if node_ids else "NODE"
+    url = f"http://{gateway.http}"
+    echo = json.dumps({"tool": f"sysecho.{node_id}.echo.invoke", "arguments": {"message": "hello"}})
+    snapshot = json.dumps({"tool": f"sys.{node_id}.metrics.snapshot", "arguments": {"include": ["cpu", "load"]}})
+    print(f"{live} nodes are live. Agents: {url}   nodes: ws://{gateway.device_address}/devices/connect\n")
+    print("Try, in another terminal:\n")
+    print(f"  TOKEN={agent}\n")
+    print(f'  curl -s {url}/mcp/tools -H "Authorization: Bearer $TOKEN"')
+    for body in (echo, snapshot):
+        print(f"  curl -s {url}/mcp/tools/call -H \"Authorization: Bearer $TOKEN\" -d '{body}'")
+    print(f"  curl -s {url}/schemas/system.metrics.sample@1.0.0")
+    print(f'  curl -s {url}/devices -H "Authorization: Bearer $TOKEN"')
+    print("\nCtrl-C stops everything.", flush=True)

@@ -1,0 +1,62 @@
+"""`heliograph serve`: run a gateway until Ctrl-C."""
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+import structlog
+import trio
+
+from actors.supervision.errors import ProcessMustStopError
+from gateway.commands.parsing import Subparsers, complain
+from gateway.data_folder import FolderInUseError
+from gateway.server import running, until_signalled
+from gateway.settings import Settings, SettingsError, from_environment
+
+
+def add(commands: Subparsers) -> None:
+    serve = commands.add_parser("serve", help="run a gateway")
+    serve.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
+    serve.add_argument("--data", metavar="DIR", help="keys, certificates and the log; made on the first start")
+    serve.add_argument("--http", metavar="HOST:PORT", help="for agents (default 127.0.0.1:8420; port 0 picks one)")
+    serve.add_argument("--devices", metavar="HOST:PORT", help="for nodes (default 127.0.0.1:8421)")
+    serve.add_argument("--log", choices=["json", "pretty"], help="default: pretty on a terminal, else JSON lines")
+    serve.set_defaults(run=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    flags = {"data": arguments.data, "http.listen": arguments.http, "devices.listen": arguments.devices}
+    configure_log(arguments.log or ("pretty" if sys.stderr.isatty() else "json"))
+    try:
+        trio.run(_run, from_environment(arguments.config, flags))
+    except (SettingsError, FolderInUseError) as error:
+        return complain(str(error))
+    except ProcessMustStopError as error:
+        print(f"heliograph: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        return complain(f"cannot listen: {error.strerror}; choose other addresses with --http and --devices")
+    return 0
+
+
+async def _run(settings: Settings) -> None:
+    async with running(settings) as gateway:
+        print(f"agents   http://{gateway.http}   nodes   ws://{gateway.device_address}/devices/connect", flush=True)
+        await until_signalled()
+
+
+def configure_log(form: str, level: int = logging.INFO) -> None:
+    """Audit and operation, one line an event, on standard error."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

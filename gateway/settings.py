@@ -1,0 +1,136 @@
+"""The settings of a gateway: one typed object, from a TOML file, then the environment, then flags; the last one wins.
+
+    [http]      listen = "127.0.0.1:8420"
+    [devices]   listen = "127.0.0.1:8421", tls_certificate = "…", tls_key = "…"
+    [node]      limits of a node's session          (actors/node/settings.py)
+    [listener]  limits of the device listener       (gateway/device_listener.py)
+    [door]      limits of the HTTP door             (gateway/door/settings.py)
+    data = "heliograph-data"
+
+In the environment the same are HELIOGRAPH_DATA, HELIOGRAPH_HTTP_LISTEN, HELIOGRAPH_NODE_SILENCE_S_MAX and so on. A name
+that is not known is refused, with what it could have been.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actors.node.settings import NodeSettings
+from gateway.device_listener import ListenerSettings
+from gateway.device_side import DeviceSettings
+from gateway.door.settings import DoorSettings
+
+PREFIX = "HELIOGRAPH_"
+
+
+class SettingsError(Exception):
+    """A mistake in a file, a variable or a flag; the text says which and what to do."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int  # 0: any that is free
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise SettingsError("an address is HOST:PORT, such as 127.0.0.1:8420; port 0 picks a free one")
+        return cls(host.strip("[]"), int(port))
+
+
+class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str = "127.0.0.1:8420"
+    trusted_proxies: list[str] = []  # networks whose X-Forwarded-For is believed, such as 10.0.0.0/8; nobody else's is
+
+
+class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str = "127.0.0.1:8421"
+    tls_certificate: str | None = None  # PEM, with its chain; with it nodes dial in over wss://
+    tls_key: str | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    data: str = "heliograph-data"
+    http: _Http = msgspec.field(default_factory=_Http)
+    devices: _Devices = msgspec.field(default_factory=_Devices)
+    node: NodeSettings = msgspec.field(default_factory=NodeSettings)
+    listener: ListenerSettings = msgspec.field(default_factory=ListenerSettings)
+    door: dict[str, int | float] = {}
+
+    @property
+    def data_path(self) -> Path:
+        return Path(self.data)
+
+    @property
+    def device_settings(self) -> DeviceSettings:
+        return DeviceSettings(self.node, self.listener)
+
+    @property
+    def door_settings(self) -> DoorSettings:
+        unknown = set(self.door) - {field.name for field in fields(DoorSettings)} | (
+            {"trusted_proxies"} & set(self.door)
+        )
+        if unknown:
+            raise SettingsError(f"a setting is wrong: [door] has no {', '.join(sorted(unknown))}")
+        try:
+            proxies = tuple(ip_network(network) for network in self.http.trusted_proxies)
+        except ValueError:
+            raise SettingsError("http.trusted_proxies is a list of networks, such as 10.0.0.0/8") from None
+        return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
+
+
+_SECTIONS = ("http", "devices", "node", "listener", "door")
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
+    """`flags` by dotted name, such as `http.listen`; those that are None were not given. Raises SettingsError."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = tomllib.loads(file.read_text())
+        except OSError as error:
+            raise SettingsError(f"cannot read {file}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{file} is not TOML: {error}") from error
+    for name, value in environment.items():
+        if name.startswith(PREFIX):
+            _put(values, _dotted(name.removeprefix(PREFIX).lower()), _parsed(value))
+    for name, value in flags.items():
+        if value is not None:
+            _put(values, name, value)
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"a setting is wrong: {error}") from error
+
+
+def _dotted(name: str) -> str:
+    section, _, rest = name.partition("_")
+    return f"{section}.{rest}" if section in _SECTIONS and rest else name
+
+
+def _parsed(value: str) -> Any:
+    """Numbers and booleans as such; everything else is text."""
+    try:
+        return tomllib.loads(f"v = {value}")["v"]
+    except tomllib.TOMLDecodeError:
+        return value
+
+
+def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
+    section, _, name = dotted.rpartition(".")
+    target = values.setdefault(section, {}) if section else values
+    if not isinstance(target, dict):
+        raise SettingsError(f"{section} is a section, not a value")
+    target[name] = value
+
+
+def from_environment(file: Path | None, flags: Mapping[str, Any]) -> Settings:
+    return load(file, os.environ, flags)

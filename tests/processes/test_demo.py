@@ -1,0 +1,179 @@
+"""The demo and the command line as a newcomer meets them: real processes, HTTP, and nothing left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE_S = 60
+MARK = "MARK-7f3a-never-written"
+
+
+class Demo:
+    """`heliograph demo` in its own folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "data"
+        self.output = folder / "output"
+        ready = folder / "ready.json"
+        command = ["demo", "--nodes", "2", "--data", str(self.data), "--ready-file", str(ready)]
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gateway.cli", *command], stdout=output, stderr=subprocess.STDOUT
+            )
+        deadline = time.monotonic() + PATIENCE_S
+        while not ready.exists() or not ready.read_text().endswith("\n"):
+            assert self.process.poll() is None, self.output.read_text()
+            assert time.monotonic() < deadline
+        self.ready: dict[str, Any] = json.loads(ready.read_text())
+        self.echo = f"sysecho.{self.ready['nodes'][0]}.echo.invoke"
+
+    def http(self, path: str, body: Any = None, token: str | None = None) -> tuple[int, Any]:
+        request = urllib.request.Request(
+            self.ready["http"] + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"authorization": f"Bearer {token or self.ready['agent_token']}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gateway.cli", *arguments, "--data", str(self.data)],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            env={name: value for name, value in os.environ.items() if not name.startswith("HELIOGRAPH_")},
+        )
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(PATIENCE_S)
+
+    def written(self) -> bytes:
+        """Every byte of every file that it has made, its output too."""
+        files = [path for path in [*self.data.rglob("*"), self.output] if path.is_file()]
+        return b"".join(path.read_bytes() for path in files)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    one = Demo(tmp_path_factory.mktemp("demo"))
+    yield one
+    if one.process.poll() is None:
+        one.process.kill()
+        one.process.wait(PATIENCE_S)
+
+
+def test_tools_answer_over_http(demo: Demo) -> None:
+    status, tools = demo.http("/mcp/tools")
+    assert (status, len(tools["tools"])) == (200, 6)
+    status, result = demo.http("/mcp/tools/call", {"tool": demo.echo, "arguments": {"message": "hello"}})
+    assert (status, result["message"], result["node_id"]) == (200, "hello", demo.ready["nodes"][0])
+    status, error = demo.http("/mcp/tools/call", {"tool": demo.echo, "arguments": {}})
+    assert (status, error["code"]) == (400, "E_MANIFEST_INVALID")
+    assert demo.http("/readyz")[0] == 200
+
+
+def test_ready_made_lines_name_the_gateway_and_a_token(demo: Demo) -> None:
+    told = demo.output.read_text()
+    assert demo.ready["http"] in told
+    assert demo.ready["agent_token"] in told
+    assert "2 nodes are live" in told
+
+
+def test_operator_commands_reach_the_running_gateway(demo: Demo, tmp_path: Path) -> None:
+    nodes = json.loads(demo.command("nodes", "--json").stdout)
+    assert {node["node_id"] for node in nodes} == set(demo.ready["nodes"])
+    assert all(node["live"] for node in nodes)
+    assert demo.command("nodes").stdout.count(" live ") == 2
+
+    called = demo.command("call", demo.echo, '{"message": "from the command line"}')
+    assert (called.returncode, json.loads(called.stdout)["message"]) == (0, "from the command line")
+    refused = demo.command("call", demo.echo, "{}")
+    assert (refused.returncode, json.loads(refused.stderr)["code"]) == (1, "E_MANIFEST_INVALID")
+
+    history = [json.loads(line) for line in demo.command("log", demo.ready["nodes"][0]).stdout.splitlines()]
+    assert {"session_opened@1", "command_queued@1", "command_sent@1", "command_acked@1"} <= {
+        e["event"] for e in history
+    }
+
+    enrolled = demo.command("node", "enroll", "--tenant", "demo", "--out", str(tmp_path / "node"))
+    assert enrolled.returncode == 0, enrolled.stderr
+    assert {path.name for path in (tmp_path / "node").iterdir()} == {"node.key", "node.crt", "token"}
+
+
+def test_revoked_token_is_refused_at_once(demo: Demo) -> None:
+    minted = json.loads(demo.command("token", "mint", "--tenant", "demo", "--json").stdout)
+    assert demo.http("/mcp/tools", token=minted["token"])[0] == 200
+    assert demo.command("token", "revoke", minted["jti"]).returncode == 0
+    assert demo.http("/mcp/tools", token=minted["token"])[0] == 401
+
+
+def test_what_was_said_is_soon_on_no_disk(demo: Demo) -> None:
+    status, _ = demo.http("/mcp/tools/call", {"tool": demo.echo, "arguments": {"message": MARK}})
+    assert status == 200
+    demo.http("/mcp/tools/call", {"tool": f"{MARK}.a.b.c", "arguments": {"message": MARK}})
+    demo.http("/mcp/tools", token=MARK)
+    deadline = time.monotonic() + PATIENCE_S
+    while MARK.encode() in demo.written():
+        assert time.monotonic() < deadline, "it is still there"
+
+
+def test_stopped_gateway_is_operated_on_directly_and_a_held_folder_is_refused(tmp_path: Path) -> None:
+    one = Demo(tmp_path)
+    second = subprocess.run(
+        [sys.executable, "-m", "gateway.cli", "serve", "--data", str(one.data), "--http", "127.0.0.1:0",
+         "--devices", "127.0.0.1:0"],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (second.returncode, "in use" in second.stderr) == (2, True)
+    assert one.stop() == 0
+    nodes = json.loads(one.command("nodes", "--json").stdout)
+    assert [node["live"] for node in nodes] == [False, False]
+    assert "command" not in one.command("log", nodes[0]["node_id"]).stdout
+    assert one.command("token", "mint", "--tenant", "demo").stdout.count(".") == 2
+    assert "no gateway runs" in one.command("call", one.echo, "{}").stderr
+
+
+def test_node_of_another_process_dials_in_and_answers(demo: Demo, tmp_path: Path) -> None:
+    folder = tmp_path / "node"
+    demo.command("node", "enroll", "--tenant", "demo", "--out", str(folder))
+    node = subprocess.Popen(
+        [sys.executable, "-m", "gateway.cli", "node", "run", str(folder), "--gateway", demo.ready["devices"]],
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        tool = None
+        while tool is None:
+            assert time.monotonic() < deadline
+            others = [t["name"] for t in demo.http("/mcp/tools")[1]["tools"] if t["name"].endswith("snapshot")]
+            tool = next((name for name in others if name.split(".")[1] not in demo.ready["nodes"]), None)
+        status, sample = demo.http("/mcp/tools/call", {"tool": tool, "arguments": {}})
+        assert status == 200
+        assert sample["mem"]["total_bytes"] > 0
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(PATIENCE_S) == 0
+    finally:
+        node.kill()
+        node.wait(PATIENCE_S)
+
+
+def test_ctrl_c_stops_everything_and_exits_0(demo: Demo) -> None:
+    assert demo.stop() == 0
+    assert "Traceback" not in demo.output.read_text()
+    assert not (demo.data / "running.json").exists()
