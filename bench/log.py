@@ -97,6 +97,8 @@ def run_bare(folder: Path, batch: int, seconds: float) -> float:
     with closing(sqlite3.connect(folder / "bare.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
+        pages = DEFAULT_LIMITS.wal_bytes_max // connection.execute("PRAGMA page_size").fetchone()[0]
+        connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")  # as often as ours
         appends = number = 0
         start_s = time.perf_counter()
         while time.perf_counter() < start_s + seconds:
@@ -126,11 +128,16 @@ def run_bare(folder: Path, batch: int, seconds: float) -> float:
         return appends / (time.perf_counter() - start_s)
 
 
-def measure(callers: int, seconds: float) -> Speed:
+def measure(callers: int, seconds: float, *, ours_first: bool) -> Speed:
     batch = min(callers, DEFAULT_LIMITS.batch_appends_max)
     with tempfile.TemporaryDirectory() as name:
-        bare_per_s = run_bare(Path(name), batch, seconds)
-        ours_per_s, took_s = trio.run(run_ours, Path(name), callers, seconds)
+        folder = Path(name)
+        if ours_first:
+            ours_per_s, took_s = trio.run(run_ours, folder, callers, seconds)
+            bare_per_s = run_bare(folder, batch, seconds)
+        else:
+            bare_per_s = run_bare(folder, batch, seconds)
+            ours_per_s, took_s = trio.run(run_ours, folder, callers, seconds)
     cuts = statistics.quantiles(took_s, n=100)
     return Speed(callers, batch, ours_per_s, bare_per_s, cuts[49] * 1e3, cuts[98] * 1e3)
 
@@ -175,7 +182,7 @@ def main() -> None:
     speeds: dict[int, list[Speed]] = {callers: [] for callers in CALLERS}
     for number in range(rounds):
         for callers in CALLERS:
-            speed = measure(callers, seconds)
+            speed = measure(callers, seconds, ours_first=number % 2 == 1)
             speeds[callers].append(speed)
             print(f"  round {number + 1}/{rounds}, {callers:>5,} callers: {speed.ours_per_s:>8,.0f}/s", flush=True)
     print(f"  replaying {events:,} events ...", flush=True)

@@ -54,6 +54,7 @@ from schemas.contract import contract
 from schemas.frames import FRAME_BYTES_MAX, BadFrame, Side, decode
 from schemas.ulids import Mint
 
+SETTLED_S = 30.0  # a session that lasted so long starts the backoff anew; a shorter one is as good as a failure
 RESULT_BYTES_MAX = FRAME_BYTES_MAX - 1024  # room for the envelope around it; a larger one is a failure of its handler
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -126,8 +127,10 @@ class Agent:
     async def _stay_connected(self) -> Stay:
         failures = 0
         while True:
+            started_s = trio.current_time()
             closed, was_live = await self._run_session()
-            failures = 0 if was_live else failures
+            if was_live and trio.current_time() - started_s >= SETTLED_S:
+                failures = 0
             decision = after_close(closed.code, failures, self._rng)
             failures += 1
             if not isinstance(decision, Stay) and decision.needs_new_token:

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors.device.agent import Agent
+from actors.device.agent import SETTLED_S, Agent
 from actors.device.device import Device
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.reconnect_rules import CAP_S, RESTART_S, SUPERSEDED_S
@@ -162,7 +162,7 @@ async def test_a_stopped_device_says_goodbye(autojump_clock: MockClock, world: W
 # ---- coming back -----------------------------------------------------------------------------------------------------
 
 
-async def test_waits_double_up_to_the_cap_and_start_over_after_a_live_session(
+async def test_waits_double_up_to_the_cap_and_start_over_after_a_session_that_lasted(
     autojump_clock: MockClock, world: World
 ) -> None:
     world.options = {"rng": Fixed(1.0)}
@@ -171,10 +171,22 @@ async def test_waits_double_up_to_the_cap_and_start_over_after_a_live_session(
     peer = await world.gateway.accept_live()
     waits = [after - before for before, after in pairwise(world.gateway.dialled_at)]
     assert waits == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, CAP_S, CAP_S, CAP_S]
+    await trio.sleep(SETTLED_S)
     peer.close(1011)
     began = trio.current_time()
     await world.gateway.accept()
     assert trio.current_time() - began == 0.5
+
+
+async def test_session_that_ends_as_soon_as_it_is_live_is_as_good_as_a_failure(
+    autojump_clock: MockClock, world: World
+) -> None:
+    world.options = {"rng": Fixed(1.0)}
+    world.start()
+    for _ in range(5):
+        (await world.gateway.accept_live()).close(1011)
+    waits = [after - before for before, after in pairwise(world.gateway.dialled_at)]
+    assert waits == [0.5, 1.0, 2.0, 4.0]
 
 
 async def test_waits_are_drawn_from_the_whole_range(autojump_clock: MockClock, world: World) -> None:
