@@ -13,7 +13,8 @@ import trio
 from actors.log.command_rules import CorruptHistoryError, decide
 from actors.log.commands import Sweep
 from actors.log.node_stream import node_of, part_of, restore
-from actors.node.actor import Authenticated, Connection, NodeActor, World
+from actors.node.actor import NodeActor
+from actors.node.world import Authenticated, Connection, World
 from actors.supervision.child import ChildSpec, Handle, Kind
 from actors.supervision.crash_report import report
 from actors.supervision.registry import Registry

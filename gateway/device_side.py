@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from actors.fleet import Fleet
 from actors.log.store import LogStore
 from actors.manifest_shelf import ManifestShelf
-from actors.node.actor import World
 from actors.node.calls import PendingCalls
 from actors.node.settings import NodeSettings
+from actors.node.world import World
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor

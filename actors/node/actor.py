@@ -10,9 +10,8 @@ limits in `limit_rules`, telemetry in `cadence_rules`. The socket is behind `Con
 to this actor is the supervisor's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import structlog
@@ -22,11 +21,10 @@ from actors.log import command_rules as log_rules
 from actors.log import commands
 from actors.log.events import CommandState
 from actors.log.node_stream import part_of, restore, stream_of
-from actors.log.store import AppendAnswer, Appended, LogStore, Refused
-from actors.manifest_shelf import ManifestShelf
+from actors.log.store import AppendAnswer, Appended, Refused
 from actors.node.cadence import Cadence, Listener
 from actors.node.cadences import Cadences
-from actors.node.calls import Failed, Outcome, PendingCall, PendingCalls, Succeeded
+from actors.node.calls import Failed, Outcome, PendingCall, Succeeded
 from actors.node.inbox import Cancel, Draft, Issue, Item, LogItem, Sweep, Unwritten, batches
 from actors.node.limit_rules import CapabilityLimits
 from actors.node.session_rules import (
@@ -42,56 +40,18 @@ from actors.node.session_rules import (
     TakeAck,
     TakeResume,
 )
-from actors.node.settings import NodeSettings
+from actors.node.world import Authenticated, Connection, World
 from actors.supervision.mailbox import Mailbox
-from schemas.certificates import KnownCertificates
 from schemas.closes import NodeClose
 from schemas.errors import Code
 from schemas.frames import Announce, BadFrame, Cmd, CmdAck, CmdCancel, Fault, Frame, Side, decode, encode
-from schemas.manifest import Accepted, NodeIdentity, accept
+from schemas.manifest import Accepted, accept
 from schemas.projection import Tool, parse_tool_name
 from schemas.ulids import Mint
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 OVERLOAD_RETRY_MS = 1000  # what a caller is told when the gateway, not the capability, is at a limit
-
-
-class Connection(Protocol):
-    """The node's socket. None of these waits, but for `run`."""
-
-    def send(self, data: bytes) -> bool:
-        """Write a text frame, or queue it behind others; False when not one byte of it will be written."""
-
-    def close(self, close: NodeClose) -> None:
-        """Say why after what is queued, and let `run` return. Later sends are refused."""
-
-    async def run(self) -> None:
-        """Flush what could not be written at once; returns when the peer is gone, or after `close`, within a bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What every node's actor shares."""
-
-    store: LogStore
-    manifests: ManifestShelf
-    calls: PendingCalls
-    certificates: KnownCertificates
-    settings: NodeSettings
-    now: Callable[[], Moment]
-    entropy: Callable[[int], bytes]
-    count: Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Authenticated:
-    """What a good `auth` frame proved."""
-
-    identity: NodeIdentity
-    msg_id: str  # of the frame, for `auth_ok` to name
-    token_id: str
-    token_expires_at_ms: int
 
 
 class LogRefusedError(Exception):

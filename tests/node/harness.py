@@ -10,10 +10,11 @@ import trio
 from actors.fleet import Fleet
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.manifest_shelf import ManifestShelf
-from actors.node.actor import Authenticated, NodeActor, World
+from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
+from actors.node.world import Authenticated, World
 from schemas.closes import NodeClose
 from schemas.frames import (
     Announce,

@@ -20,10 +20,11 @@ from actors.device.wire import ABNORMAL, Wire, WireClosed
 from actors.fleet import Fleet
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.manifest_shelf import ManifestShelf
-from actors.node.actor import Authenticated, NodeActor, World
+from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
+from actors.node.world import Authenticated, World
 from actors.supervision.supervisor import Supervisor
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from schemas.closes import NodeClose

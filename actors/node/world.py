@@ -1,0 +1,51 @@
+"""What a node's actor is given: its proved identity, its connection, and what all nodes of a process share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from actors.log.store import LogStore
+from actors.manifest_shelf import ManifestShelf
+from actors.node.calls import PendingCalls
+from actors.node.session_rules import Moment
+from actors.node.settings import NodeSettings
+from schemas.certificates import KnownCertificates
+from schemas.closes import NodeClose
+from schemas.manifest import NodeIdentity
+
+
+class Connection(Protocol):
+    """The node's socket. None of these waits, but for `run`."""
+
+    def send(self, data: bytes) -> bool:
+        """Write a text frame, or queue it behind others; False when not one byte of it will be written."""
+
+    def close(self, close: NodeClose) -> None:
+        """Say why after what is queued, and let `run` return. Later sends are refused."""
+
+    async def run(self) -> None:
+        """Flush what could not be written at once; returns when the peer is gone, or after `close`, within a bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What every node's actor shares."""
+
+    store: LogStore
+    manifests: ManifestShelf
+    calls: PendingCalls
+    certificates: KnownCertificates
+    settings: NodeSettings
+    now: Callable[[], Moment]
+    entropy: Callable[[int], bytes]
+    count: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """What a good `auth` frame proved."""
+
+    identity: NodeIdentity
+    msg_id: str  # of the frame, for `auth_ok` to name
+    token_id: str
+    token_expires_at_ms: int
