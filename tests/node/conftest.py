@@ -1,0 +1,20 @@
+"""A gateway in memory, and a nursery for its actors that ends with the test."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from tests.node.harness import Gateway
+
+
+@pytest.fixture
+async def nursery_of_actors() -> AsyncIterator[trio.Nursery]:
+    async with trio.open_nursery() as nursery:
+        yield nursery
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def gateway() -> Gateway:
+    return Gateway()
