@@ -30,12 +30,12 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.device_socket import SUBPROTOCOL, NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
+from gateway.device_socket import NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
 from gateway.frame_reader import FrameReader
 from gateway.pump import Pump
 from schemas.closes import NodeClose
 from schemas.errors import CODE_OF_STATUS, envelope
-from schemas.frames import BadFrame, Fault, Frame, Side, decode
+from schemas.frames import SUBPROTOCOL, BadFrame, Fault, Frame, Side, decode
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

@@ -23,9 +23,7 @@ from actors.node.actor import NodeActor
 from gateway.frame_reader import FrameReader
 from gateway.pump import Pump
 from schemas.closes import NodeClose
-from schemas.frames import FRAME_BYTES_MAX
-
-SUBPROTOCOL = "node-wire.v2"
+from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL
 
 # websockets logs what it receives when asked to debug, and parser failures with their data: not into our log.
 _silent = logging.getLogger("heliograph.websockets.silent")
@@ -171,8 +169,9 @@ class NodeSocket(ABC):
         while not self._gone.is_set() and not self._closing:
             await self._has_work.wait()
             self._has_work = trio.Event()
-            with trio.CancelScope() as self._flushing:
-                await self._flush_all()
+            if not self._closing:  # closed meanwhile, it has only the bounded time below
+                with trio.CancelScope() as self._flushing:
+                    await self._flush_all()
         with trio.move_on_after(self._settings.close_s_max):
             await self._flush_all()
             await self._gone.wait()

@@ -23,6 +23,7 @@ from schemas.registry import URI_PREFIX
 
 FRAME_BYTES_MAX = 128 * 1024  # larger: WebSocket close 4413 (device wire §2.2)
 WIRE_VERSION = "2.2.0"
+SUBPROTOCOL = "node-wire.v2"  # of the WebSocket that carries the frames
 
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):

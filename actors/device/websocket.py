@@ -14,9 +14,8 @@ import trio_websocket
 
 from actors.device.wire import ABNORMAL, Wire, WireClosed
 from schemas.closes import NodeClose
-from schemas.frames import FRAME_BYTES_MAX
+from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL
 
-SUBPROTOCOL = "node-wire.v2"
 CONNECT_S_MAX = 10.0
 CLOSE_S_MAX = 2.0
 FRAMES_QUEUED_MAX = 64  # read ahead of the agent, which never lets them wait for long

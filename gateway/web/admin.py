@@ -57,9 +57,8 @@ class Admin:
         }
 
     async def handle(self, exchange: Exchange) -> None:
-        scheme, _, token = (exchange.header(b"authorization") or "").partition(" ")
-        verdict = self._folder.verifier.verify(token.strip(), TokenClass.OPERATOR, self._now().wall_ms)
-        if scheme.lower() != "bearer" or isinstance(verdict, TokenFault):
+        verdict = self._folder.verifier.verify(exchange.bearer(), TokenClass.OPERATOR, self._now().wall_ms)
+        if isinstance(verdict, TokenFault):
             await exchange.refuse_stranger()
             return
         method, handler = self._routes.get(exchange.path, ("", None))

@@ -90,9 +90,8 @@ class App:
 
     async def _principal(self, exchange: Exchange) -> Principal | None:
         """Whom the token speaks for; None when the stranger has been turned away."""
-        scheme, _, token = (exchange.header(b"authorization") or "").partition(" ")
-        verdict = self._verifier.verify(token.strip(), TokenClass.AGENT_RUNTIME, self._now().wall_ms)
-        if scheme.lower() != "bearer" or isinstance(verdict, TokenFault):
+        verdict = self._verifier.verify(exchange.bearer(), TokenClass.AGENT_RUNTIME, self._now().wall_ms)
+        if isinstance(verdict, TokenFault):
             await exchange.refuse_stranger()
             return None
         return verdict

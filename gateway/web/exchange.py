@@ -37,6 +37,11 @@ class Exchange:
         values = [value.decode("latin-1") for key, value in self._scope["headers"] if key.lower() == name]
         return ", ".join(values) if values else None
 
+    def bearer(self) -> str | None:
+        """The token of the Authorization header; None when there is none of that kind."""
+        scheme, _, token = (self.header(b"authorization") or "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else None
+
     def query(self, name: str) -> str | None:
         values = parse_qs(self._scope["query_string"].decode("latin-1"), max_num_fields=20).get(name)
         return values[-1] if values else None

@@ -23,9 +23,9 @@ from wsproto.events import AcceptConnection
 import actors.device.websocket as websocket_module
 from actors.device.agent import Agent
 from actors.device.memory_journal import JournalDisk, MemoryJournal
-from actors.device.websocket import SUBPROTOCOL, WebSocketDialer
+from actors.device.websocket import WebSocketDialer
 from actors.device.wire import ABNORMAL, WireClosed
-from schemas.frames import FRAME_BYTES_MAX, Auth, BadFrame, Side, decode
+from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL, Auth, BadFrame, Side, decode
 from tests.device.conftest import World
 from tests.device.node import T0_MS, TOKEN
 
