@@ -3,6 +3,7 @@
 import socket
 
 import trio
+import trio.testing
 
 from gateway.device_socket import PlainNodeSocket, SocketSettings
 from gateway.frame_reader import FrameReader
@@ -17,11 +18,14 @@ async def test_close_right_after_a_blocked_write_is_bounded_in_time() -> None:
     protocol, pump = opened(), Pump()
     settings = SocketSettings(close_s_max=0.05, unsent_frames_max=1_000_000)
     node_socket = PlainNodeSocket(ours, FrameReader(protocol), protocol, settings, pump)
-    while node_socket.send(b"x" * 60_000) and not node_socket._unsent:  # noqa: SLF001
-        pass
-    node_socket.close(NodeClose.INTERNAL)  # before `run` has had its first turn
     with trio.fail_after(10), theirs:
-        await node_socket.run()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node_socket.run)
+            await trio.testing.wait_all_tasks_blocked()
+            # All in one go, so that `run` wakes up to a blocked write and a close at once.
+            while node_socket.send(b"x" * 60_000) and not node_socket._unsent:  # noqa: SLF001
+                pass
+            node_socket.close(NodeClose.INTERNAL)
     assert not node_socket.send(b"more")
     node_socket.end(None)
     pump.close()
