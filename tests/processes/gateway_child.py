@@ -110,10 +110,11 @@ async def main(folder: Path, node_folder: Path, port: int, run: str, trap: Trap)
         await devices.start()
         say("listening", await devices.listen("127.0.0.1", port))
         tokens = Tokens(run)
-        for _ in range(CALLS_AT_ONCE):
-            nursery.start_soon(call_for_ever, devices, leaf.node_id, tokens, stop)
-        await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-        stop.set()
+        async with trio.open_nursery() as callers:  # a call may just have begun at the stop: wait for them all
+            for _ in range(CALLS_AT_ONCE):
+                callers.start_soon(call_for_ever, devices, leaf.node_id, tokens, stop)
+            await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+            stop.set()
         while await has_open_commands(store):  # noqa: ASYNC110  # a database cannot set an event
             await trio.sleep(0.02)
         say("settled")
