@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import ssl
 import sys
@@ -13,6 +14,7 @@ import trio
 
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, LogStore, OpenItem, Part
+from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.clock import now
 from gateway.data_folder import DataFolder
@@ -45,6 +47,9 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     Raises ProcessMustStopError when the gateway cannot go on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    # Streams and nodes are file descriptors; the soft limit of most systems, 1024, is meant for programs with `select`.
+    _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
     http, nodes = Address.parse(settings.http.listen), Address.parse(settings.devices.listen)
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
         async with await SqliteStore.open(folder.log_path) as store, trio.open_nursery() as nursery:
@@ -54,6 +59,8 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
                 supervisor, store, folder.verifier, folder.certificates, settings.device_settings, _tls(settings)
             )
             await devices.start()
+            streams = Streams(supervisor, settings.stream)
+            streams.start()
             mint = Mint(os.urandom)
             app = App(
                 devices.fleet,
@@ -62,7 +69,9 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
                 lambda: mint.mint(now().wall_ms),
                 now,
                 lambda: _is_writable(store),
-                Admin(folder, devices.fleet, lambda: mint.mint(now().wall_ms), now),
+                streams,
+                devices.pump,
+                Admin(folder, devices.fleet, streams, lambda: mint.mint(now().wall_ms), now),
             )
             door = Door(
                 supervisor,

@@ -4,6 +4,7 @@
     [devices]   listen = "127.0.0.1:8421", tls_certificate = "…", tls_key = "…"
     [node]      limits of a node's session          (actors/node/settings.py)
     [listener]  limits of the device listener       (gateway/device_listener.py)
+    [stream]    limits of telemetry streams         (actors/stream/settings.py)
     [door]      limits of the HTTP door             (gateway/door/settings.py)
     data = "heliograph-data"
 
@@ -22,6 +23,7 @@ from typing import Any
 import msgspec
 
 from actors.node.settings import NodeSettings
+from actors.stream.settings import StreamSettings
 from gateway.device_listener import ListenerSettings
 from gateway.device_side import DeviceSettings
 from gateway.door.settings import DoorSettings
@@ -62,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: _Devices = msgspec.field(default_factory=_Devices)
     node: NodeSettings = msgspec.field(default_factory=NodeSettings)
     listener: ListenerSettings = msgspec.field(default_factory=ListenerSettings)
+    stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
     door: dict[str, int | float] = {}
 
     @property
@@ -86,7 +89,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
 
 
-_SECTIONS = ("http", "devices", "node", "listener", "door")
+_SECTIONS = ("http", "devices", "node", "listener", "stream", "door")
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

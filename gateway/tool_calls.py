@@ -43,7 +43,9 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class _No:
+class No:
+    """Why a call may not be made: the beginning of a `Refused`."""
+
     code: Code
     message: str | None = None
     suggested_fix: str | None = None
@@ -77,8 +79,8 @@ class ToolCalls:
     async def _answer(
         self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment
     ) -> Answered | Refused:
-        tool = self._checked(principal, target, arguments, arrived)
-        if isinstance(tool, _No):
+        tool = self.checked(principal, target, arguments, arrived)
+        if isinstance(tool, No):
             return Refused(tool.code, self._new_id(), tool.message, tool.suggested_fix)
         actor = self._fleet.nodes.find(tool.target.node_id)
         if actor is None:
@@ -94,21 +96,23 @@ class ToolCalls:
             return Refused(outcome.code, outcome.msg_id or self._new_id(), retry_after_ms=outcome.retry_after_ms)
         return Answered(outcome.result, outcome.msg_id)
 
-    def _checked(self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment) -> Tool | _No:
+    def checked(
+        self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment, *, streaming: bool = False
+    ) -> Tool | No:
         """Steps 2 to 4 of access.md, but for the live session; the capability's limits are the node's actor's."""
         if isinstance(target, Code):
-            return _No(target)
+            return No(target)
         retained = self._fleet.world.manifests.find(target.node_id)
         tool = self._announced(retained, target)
-        if retained is None or isinstance(tool, _No):
-            return tool if isinstance(tool, _No) else _No(Code.MANIFEST_NOT_FOUND)
+        if retained is None or isinstance(tool, No):
+            return tool if isinstance(tool, No) else No(Code.MANIFEST_NOT_FOUND)
         denied = authorize(principal, tool, retained.tenant, arrived.wall_ms)
         if denied is not None:
-            return _No(Code.SAFETY_DENIED, denied.message, denied.suggested_fix)
-        if target.verb == "subscribe":
-            return _No(Code.BAD_REQUEST)
+            return No(Code.SAFETY_DENIED, denied.message, denied.suggested_fix)
+        if target.verb == "subscribe" and not streaming:
+            return No(Code.BAD_REQUEST)
         if retained.is_expired(arrived.wall_ms):
-            return _No(
+            return No(
                 Code.MANIFEST_INVALID,
                 "The node's manifest has expired.",
                 "Wait until the node has announced itself again, or tell its operator.",
@@ -116,17 +120,17 @@ class ToolCalls:
         flaw = contract(tool.input_id).first_flaw(arguments)
         if flaw is not None:
             where = f"arguments{flaw.pointer}"
-            return _No(
+            return No(
                 Code.MANIFEST_INVALID,
                 f"The arguments do not fit the tool's inputSchema: {where} {flaw.trouble}.",
             )
         return tool
 
     @staticmethod
-    def _announced(retained: Retained | None, target: ToolName) -> Tool | _No:
+    def _announced(retained: Retained | None, target: ToolName) -> Tool | No:
         if retained is None:
-            return _No(Code.MANIFEST_NOT_FOUND)
+            return No(Code.MANIFEST_NOT_FOUND)
         same = [t for t in retained.accepted.tools if (t.target.kind, t.target.cap_id) == (target.kind, target.cap_id)]
         if not same:
-            return _No(Code.MANIFEST_NOT_FOUND)
-        return next((tool for tool in same if tool.target.verb == target.verb), _No(Code.VERB_UNSUPPORTED))
+            return No(Code.MANIFEST_NOT_FOUND)
+        return next((tool for tool in same if tool.target.verb == target.verb), No(Code.VERB_UNSUPPORTED))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from actors.node.settings import NodeSettings
+from actors.stream.settings import StreamSettings
 from gateway.device_listener import ListenerSettings
 from gateway.device_socket import SocketSettings
 from gateway.door.settings import DoorSettings
@@ -45,6 +46,7 @@ SETTINGS_OF = {
     "node": NodeSettings,
     "listener": ListenerSettings,
     "listener.sockets": SocketSettings,
+    "stream": StreamSettings,
     "door": DoorSettings,
 }
 

@@ -16,6 +16,7 @@ from ulid import ULID
 from actors.fleet import Fleet
 from actors.log.node_stream import stream_of
 from actors.node.session_rules import Moment
+from actors.stream.streams import Streams
 from gateway.access.tokens import Scope, TokenClass, TokenFault
 from gateway.data_folder import DataFolder
 from gateway.web.exchange import Exchange
@@ -44,9 +45,17 @@ class _Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Admin:
-    def __init__(self, folder: DataFolder, fleet: Fleet, new_id: Callable[[], str], now: Callable[[], Moment]) -> None:
+    def __init__(
+        self,
+        folder: DataFolder,
+        fleet: Fleet,
+        streams: Streams,
+        new_id: Callable[[], str],
+        now: Callable[[], Moment],
+    ) -> None:
         self._folder = folder
         self._fleet = fleet
+        self._streams = streams
         self._new_id = new_id
         self._now = now
         self._routes: dict[str, tuple[str, Callable[[Exchange], Awaitable[None]]]] = {
@@ -127,6 +136,7 @@ class Admin:
             return
         self._folder.revoke(request.jti)
         self._fleet.revoke(request.jti)
+        self._streams.revoke(request.jti)
         await exchange.json({"revoked": request.jti})
 
     async def _nodes(self, exchange: Exchange) -> None:

@@ -1,6 +1,6 @@
 """The routes that agents and scripts use, as one ASGI application.
 
-    POST /mcp/tools/call             {"tool", "arguments"} → the result itself, or an error envelope
+    POST /mcp/tools/call             {"tool", "arguments"} → the result itself, a stream, or an error envelope
     GET  /mcp/tools                  what the token may call, in pages (?cursor, ?limit)
     GET  /schemas/  /schemas/{id}    the published schemas; public, immutable, ETag = content hash
     GET  /devices  /devices/{id}/manifest   retained manifests of the token's tenant, ETag = manifest etag
@@ -20,11 +20,15 @@ import trio
 
 from actors.fleet import Fleet
 from actors.node.session_rules import Moment
+from actors.stream.streams import Streams
 from gateway.access.tokens import Principal, TokenClass, TokenFault, Verifier
+from gateway.pump import Pump
+from gateway.subscriptions import Subscriptions
 from gateway.tool_calls import Answered, Refused, ToolCalls
 from gateway.tool_list import PAGE_TOOLS_DEFAULT, describe, list_tools
 from gateway.web.admin import Admin
 from gateway.web.exchange import BodyTooLarge, ClientGone, Exchange, Receive, Scope, Send
+from gateway.web.subscribe import Subscribe, asks_for_events, is_subscribe
 from schemas.errors import Code
 from schemas.registry import REGISTRY, Schema
 
@@ -41,6 +45,8 @@ class App:
         new_id: Callable[[], str],
         now: Callable[[], Moment],
         is_ready: Callable[[], Awaitable[bool]],
+        streams: Streams,
+        pump: Pump,
         admin: Admin | None = None,
     ) -> None:
         self._fleet = fleet
@@ -51,6 +57,7 @@ class App:
         self._is_ready = is_ready
         self._admin = admin
         self._calls = ToolCalls(fleet, new_id, now)
+        self._subscribe = Subscribe(Subscriptions(fleet, self._calls, streams, new_id, now), pump)
         self._routes: dict[str, tuple[str, Handler]] = {
             "/mcp/tools/call": ("POST", self._call),
             "/mcp/tools": ("GET", self._tools),
@@ -111,11 +118,14 @@ class App:
             )
             return
         answer: Answered | Refused | None = None
-        async with trio.open_nursery() as nursery:
-            # A caller that hangs up cancels its call, and the node is told.
-            nursery.start_soon(_cancel_when_gone, exchange, nursery.cancel_scope)
-            answer = await self._calls.call_tool(principal, *request)
-            nursery.cancel_scope.cancel()
+        if is_subscribe(request[0]) and asks_for_events(exchange.header(b"accept")):
+            answer = await self._subscribe(exchange, principal, *request)
+        else:
+            async with trio.open_nursery() as nursery:
+                # A caller that hangs up cancels its call, and the node is told.
+                nursery.start_soon(_cancel_when_gone, exchange, nursery.cancel_scope)
+                answer = await self._calls.call_tool(principal, *request)
+                nursery.cancel_scope.cancel()
         if answer is None:
             return
         if isinstance(answer, Answered):

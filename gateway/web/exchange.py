@@ -64,6 +64,10 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
+    def extension(self, name: str) -> Any | None:
+        """What the server offers beyond ASGI, if it does."""
+        return self._scope.get("extensions", {}).get(name)
+
     # ---- answers ----------------------------------------------------------------------------------------------------
 
     async def answer(
@@ -74,6 +78,10 @@ class Exchange:
             {"type": "http.response.start", "status": status, "headers": [*fields, *headers.items()]},
         )
         await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+
+    async def hand_over(self, serve: Callable[[Receive, Send], Awaitable[None]]) -> None:
+        """Let `serve` answer in its own way."""
+        await serve(self._receive, self._send)
 
     async def json(self, value: Any, status: int = 200, headers: Mapping[bytes, bytes] = {}) -> None:
         await self.answer(status, msgspec.json.encode(value), headers={b"cache-control": b"no-store", **headers})

@@ -8,7 +8,9 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actors.fleet import Fleet
+from actors.stream.streams import Streams
 from gateway.access.tokens import Issuer, Scope, TokenClass, Verifier, jwks, key_id
+from gateway.pump import Pump
 from gateway.web.admin import Admin
 from gateway.web.app import App
 from schemas.ulids import Mint
@@ -49,10 +51,12 @@ class Response:
 
 
 class Client:
-    def __init__(self, fleet: Fleet, admin: Admin | None = None) -> None:
+    def __init__(self, fleet: Fleet, streams: Streams, admin: Admin | None = None) -> None:
         self.ready = True
         self.verifier = Verifier({key_id(KEY.public_key()): KEY.public_key()}, issuer="test", audience="test")
-        self.app = App(fleet, self.verifier, jwks([KEY.public_key()]), new_id, now, self._is_ready, admin)
+        self.app = App(
+            fleet, self.verifier, jwks([KEY.public_key()]), new_id, now, self._is_ready, streams, Pump(), admin
+        )
 
     async def _is_ready(self) -> bool:
         await trio.lowlevel.checkpoint()

@@ -10,6 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from actors.fleet import Fleet
+from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Principal, Scope, TokenClass, TokenFault
 from gateway.data_folder import DataFolder
@@ -40,7 +41,8 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
 
 class Operator:
     def __init__(self, folder: DataFolder, fleet: Fleet) -> None:
-        self.client = Client(fleet, Admin(folder, fleet, new_id, now))
+        streams = Streams(Supervisor())
+        self.client = Client(fleet, streams, Admin(folder, fleet, streams, new_id, now))
         self.token = folder.mint(TokenClass.OPERATOR, "ada", "operators", [], 3600, new_id(), now().wall_ms)
 
     async def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Response:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trio.testing import MockClock
 
 from actors.fleet import Fleet
+from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Scope, TokenClass
 from schemas.canonical import digest
@@ -37,7 +38,7 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def client(fleet: Fleet) -> Client:
-    return Client(fleet)
+    return Client(fleet, Streams(Supervisor()))
 
 
 async def live_node(fleet: Fleet, nursery: trio.Nursery, *, answers: bool = True) -> ScriptedNode:
@@ -368,7 +369,9 @@ def test_any_request_gets_an_answer_from_the_closed_set(
     method: str, path: str, body: bytes, headers: dict[str, str]
 ) -> None:
     async def main() -> Response | None:
-        return await Client(Fleet(Supervisor(), Gateway().world)).request(method, path, body, headers)
+        supervisor = Supervisor()
+        client = Client(Fleet(supervisor, Gateway().world), Streams(supervisor))
+        return await client.request(method, path, body, headers)
 
     response = trio.run(main, clock=MockClock(autojump_threshold=0))
     assert response is not None

@@ -1,0 +1,143 @@
+"""One telemetry stream, driven: frames are written from the fan-out, everything else by the stream's own task.
+
+`offer` is the hot path: the rules decide, one write follows, no task runs. The task sleeps until a ping or a look is
+due or until there is trouble (a short write, a close), and sees the close through. The rules are in `rules.py`, the
+connection is behind `Outlet`; who listens to what is `streams.py`'s.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import trio
+
+from actors.stream.fan_out import Audience
+from actors.stream.rules import StreamRules
+from actors.stream.settings import StreamSettings
+from actors.supervision.child import Handle
+from schemas.closes import StreamClose
+from schemas.sse import PING, close_event
+
+
+class Outlet(Protocol):
+    """A stream's connection. Only `flush` and `finish` wait; nothing raises because the client is gone."""
+
+    def belongs_to(self, actor: "StreamActor") -> None:
+        """From here on this actor hears of what the client does: `close`, `client_gone`, `crash`."""
+
+    def write(self, data: bytes) -> bool:
+        """Take it all. False when some of it has to wait for the client: then `flush` is called."""
+
+    def outstanding(self) -> int:
+        """Bytes written and not acknowledged by the client."""
+
+    async def flush(self) -> None:
+        """Write what waits, as the client takes it. Never returns; it is cancelled."""
+
+    async def finish(self) -> None:
+        """Write what waits, say that nothing follows, and return when the client has acknowledged all or is gone."""
+
+    def close(self) -> None:
+        """Give the connection up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """For whom a stream is open, and until when."""
+
+    tenant: str
+    token_id: str
+    expires_s: float  # monotonic
+
+
+class StreamActor:
+    __slots__ = ("_audience", "_is_over", "_nap", "_outlet", "_settings", "handle", "rules", "subscriber")
+
+    handle: Handle
+    """The supervisor's, set by who started this actor."""
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        rules: StreamRules,
+        settings: StreamSettings,
+        subscriber: Subscriber,
+        audience: Audience | None,
+    ) -> None:
+        self.rules = rules
+        self.subscriber = subscriber
+        self._outlet = outlet
+        self._settings = settings
+        self._audience = audience
+        self._nap: trio.CancelScope | None = None
+        self._is_over = False
+        outlet.belongs_to(self)
+
+    def crash(self, exc: Exception) -> None:
+        self.handle.crash(exc)
+
+    async def run(self) -> None:
+        while self.rules.closed is None:
+            with trio.CancelScope(deadline=self.rules.next_deadline_s()) as self._nap:
+                await self._outlet.flush()
+            self._tick(trio.current_time())
+        with trio.move_on_after(self._settings.close_s_max):
+            await self._outlet.finish()
+
+    def write_head(self, head: bytes, now_s: float) -> None:
+        self._outlet.write(head)
+        self.rules.wrote(len(head), now_s)
+
+    def offer(self, event: bytes, now_s: float) -> None:
+        """A frame for this stream: written now, or the stream is over."""
+        rules = self.rules
+        if rules.credit == 0:
+            rules.looked(self._outlet.outstanding(), now_s)
+        if rules.offer(len(event), now_s):
+            if not self._outlet.write(event):
+                self._wake()
+        else:
+            self._say_goodbye()
+
+    def close(self, close: StreamClose) -> None:
+        """End it for a reason that lies outside of it. The first reason stands."""
+        self.rules.end(close)
+        self._say_goodbye()
+
+    def client_gone(self) -> None:
+        """Nobody is there to hear a close event."""
+        self.rules.end(StreamClose.NORMAL)
+        self._conclude(None)
+
+    def give_up(self) -> None:
+        """For the supervisor: the task has ended, whatever came before."""
+        self.client_gone()
+        self._outlet.close()
+
+    def _tick(self, now_s: float) -> None:
+        if self.rules.closed is None:
+            self.rules.looked(self._outlet.outstanding(), now_s)
+            if self.rules.tick(now_s):
+                self._outlet.write(PING)
+                self.rules.wrote(len(PING), now_s)
+        if self.rules.closed is not None:
+            self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """Now, while the send buffer has room for it."""
+        assert self.rules.closed is not None
+        self._conclude(close_event(self.rules.closed))
+
+    def _conclude(self, last_words: bytes | None) -> None:
+        """Once: say it, leave the audience, and let the task see to the rest."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if last_words is not None:
+            self._outlet.write(last_words)
+        if self._audience is not None:
+            self._audience.leave(self)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._nap is not None:
+            self._nap.cancel()

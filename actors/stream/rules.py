@@ -1,0 +1,108 @@
+"""The life of one telemetry stream (RFC-0009 §5 to §7): what may be written, and when it is over and why.
+
+    open ──── a fourth frame while three are pending ───► 4413 backpressure
+      ├────── outstanding bytes, none of them acknowledged for 90 s ───► 4408 idle_timeout
+      ├────── the node goes, or refuses the cadence ───► 4503 device_offline
+      ├────── the tenant has its quota of streams already ───► 4429 rate_limited
+      └────── the client half-closes, its token ends, the gateway stops ───► 1000 normal
+
+Whichever comes first wins, and nothing follows it. A frame is pending from when it is offered until its last byte is
+acknowledged. What is acknowledged is seen by looking: whoever drives these rules tells them how many bytes are
+outstanding, which is all they know of a socket. A look shows how many frames may follow without another: the credit.
+
+Pings are due at 25 s, 50 s, … after the opening and are not frames. A look that shows an acknowledged byte, or nothing
+outstanding, is progress, dated at that look. Bytes that follow when all is known to be acknowledged are dated too:
+until then nothing was outstanding.
+"""
+
+import math
+
+from actors.stream.settings import StreamSettings
+from schemas.closes import StreamClose
+
+
+class StreamRules:
+    __slots__ = (
+        "_acked_bytes",
+        "_expires_s",
+        "_frame_ends",
+        "_opened_s",
+        "_pings",
+        "_progress_s",
+        "_settings",
+        "_written_bytes",
+        "closed",
+        "credit",
+    )
+
+    def __init__(self, settings: StreamSettings, opened_s: float, expires_s: float = math.inf) -> None:
+        self.closed: StreamClose | None = None
+        self.credit = settings.frames_pending_max
+        """Frames that may be offered before the next look; at 0, look first."""
+        self._settings = settings
+        self._opened_s = opened_s
+        self._expires_s = expires_s
+        self._pings = 0
+        self._written_bytes = 0  # given to the connection since the opening, whether it took them yet or not
+        self._acked_bytes = 0  # of these, as far as the last look showed
+        self._frame_ends: list[int] = []  # of the pending frames, in bytes since the opening
+        self._progress_s = opened_s
+
+    # ---- what is written --------------------------------------------------------------------------------------------
+
+    def wrote(self, size: int, now_s: float) -> None:
+        """The head or a ping has been given to the connection."""
+        if self._written_bytes == self._acked_bytes:
+            self._progress_s = now_s
+        self._written_bytes += size
+
+    def offer(self, size: int, now_s: float) -> bool:
+        """Whether a frame of so many bytes is to be written now. If not, the stream is closed, now or before."""
+        if self.closed is not None:
+            return False
+        if self.credit == 0:
+            self.closed = StreamClose.BACKPRESSURE
+            return False
+        self.credit -= 1
+        if self._written_bytes == self._acked_bytes:
+            self._progress_s = now_s
+        self._written_bytes += size
+        self._frame_ends.append(self._written_bytes)
+        return True
+
+    # ---- what is seen -----------------------------------------------------------------------------------------------
+
+    def looked(self, outstanding_bytes: int, now_s: float) -> None:
+        """So many of the written bytes are not acknowledged."""
+        acked_bytes = self._written_bytes - outstanding_bytes
+        if outstanding_bytes == 0 or acked_bytes > self._acked_bytes:
+            self._acked_bytes = acked_bytes
+            self._progress_s = now_s
+            ends = self._frame_ends
+            while ends and ends[0] <= acked_bytes:
+                del ends[0]
+            self.credit = self._settings.frames_pending_max - len(ends)
+        elif now_s >= self._progress_s + self._settings.idle_s_max:
+            self.end(StreamClose.IDLE_TIMEOUT)
+
+    def tick(self, now_s: float) -> bool:
+        """It is `now_s`, and `looked` has just been told. Whether a ping is to be written now."""
+        if now_s >= self._expires_s:
+            self.end(StreamClose.NORMAL)
+        if self.closed is not None or now_s < self._ping_due_s():
+            return False
+        # One ping, however many were missed: a late clock must not make a burst.
+        self._pings = max(self._pings + 1, int((now_s - self._opened_s) // self._settings.ping_s))
+        return True
+
+    def end(self, close: StreamClose) -> None:
+        """The stream is over, unless it was before."""
+        if self.closed is None:
+            self.closed = close
+
+    def next_deadline_s(self) -> float:
+        """When to look and `tick`, if nothing happens before."""
+        return min(self._ping_due_s(), self._progress_s + self._settings.idle_s_max, self._expires_s)
+
+    def _ping_due_s(self) -> float:
+        return self._opened_s + (self._pings + 1) * self._settings.ping_s

@@ -1,0 +1,122 @@
+"""All telemetry streams of this process: opening one, who listens to which cadence, quotas, and ends from outside.
+
+A cadence has one audience, made by the first stream and released by the last; the node's cadence starts and stops with
+it. Whether a principal may listen has been decided before; how bytes get out is behind `Outlet`.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
+
+import structlog
+import trio
+
+from actors.node.actor import OVERLOAD_RETRY_MS, NodeActor
+from actors.node.cadence import Cadence
+from actors.node.calls import Failed
+from actors.stream.actor import Outlet, StreamActor, Subscriber
+from actors.stream.fan_out import Audience, FanOut
+from actors.stream.rules import StreamRules
+from actors.stream.settings import StreamSettings
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.errors import SupervisorStoppingError
+from actors.supervision.registry import Registry
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from schemas.closes import StreamClose
+from schemas.errors import Code
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+Source: TypeAlias = tuple[NodeActor, str, int]  # a node's session, tool, interval_ms: what a cadence is known by
+
+
+class Streams:
+    def __init__(self, supervisor: Supervisor, settings: StreamSettings | None = None) -> None:
+        self.settings = settings or StreamSettings()
+        self.registry: Registry[str, StreamActor] = Registry()
+        self._supervisor = supervisor
+        self._fan_out = FanOut()
+        self._audiences: dict[Source, Audience] = {}
+        self._per_tenant: Counter[str] = Counter()
+
+    def start(self) -> None:
+        self._supervisor.start(ChildSpec(name="fan_out", run=self._fan_out.run, kind=Kind.PERMANENT, stage=Stage.CORE))
+
+    def open(
+        self, stream_id: str, subscriber: Subscriber, source: Source, head: bytes, take: Callable[[], Outlet]
+    ) -> StreamActor | Failed:
+        """Open a stream on the connection that `take` gives; when the answer is Failed, nothing was taken.
+
+        Synchronous: the connection has an owner at every moment. Raises SupervisorStoppingError, the connection closed.
+        """
+        if len(self.registry) >= self.settings.streams_max:
+            return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
+        quota = self.settings.streams_per_tenant_max
+        over_quota = 0 < quota <= self._per_tenant[subscriber.tenant]
+        audience = None if over_quota else self._audience(source)
+        if isinstance(audience, Failed):
+            return audience
+        now_s = trio.current_time()
+        outlet = take()
+        rules = StreamRules(self.settings, now_s, subscriber.expires_s)
+        stream = StreamActor(outlet, rules, self.settings, subscriber, audience)
+        if audience is not None:
+            audience.join(stream)
+        try:
+            stream.handle = self._supervisor.start(
+                ChildSpec(
+                    name="stream",
+                    run=stream.run,
+                    kind=Kind.TEMPORARY,
+                    stage=Stage.STREAMS,
+                    entry=self.registry.entry(stream_id, stream),
+                    ask_stop=lambda: stream.close(StreamClose.NORMAL),
+                    on_end=lambda _: self._ended(stream_id, stream),
+                )
+            )
+        except SupervisorStoppingError:
+            stream.give_up()
+            raise
+        self._per_tenant[subscriber.tenant] += 1
+        stream.write_head(head, now_s)
+        if over_quota:
+            stream.close(StreamClose.RATE_LIMITED)
+        return stream
+
+    def revoke(self, token_id: str) -> None:
+        """The token was revoked: what it opened ends."""
+        for stream in self.registry:
+            if stream.subscriber.token_id == token_id:
+                stream.close(StreamClose.NORMAL)
+
+    def _audience(self, source: Source) -> Audience | Failed:
+        """Of this cadence, which the first to ask for it starts."""
+        audience = self._audiences.get(source)
+        if audience is not None and not audience.ended:
+            return audience
+        node, tool, interval_ms = source
+
+        def release(empty: Audience) -> None:
+            if self._audiences.get(source) is empty:
+                del self._audiences[source]
+            if not empty.ended:
+                empty.ended = True
+                assert isinstance(cadence, Cadence)
+                node.detach(cadence, empty)
+
+        audience = Audience(self._fan_out, self.settings, release)
+        cadence = node.attach(tool, interval_ms, audience)
+        if isinstance(cadence, Failed):
+            return cadence
+        self._audiences[source] = audience
+        return audience
+
+    def _ended(self, stream_id: str, stream: StreamActor) -> None:
+        stream.give_up()
+        tenant = stream.subscriber.tenant
+        self._per_tenant[tenant] -= 1
+        if not self._per_tenant[tenant]:
+            del self._per_tenant[tenant]
+        closed = stream.rules.closed
+        log.info("stream_closed", correlation_id=stream_id, tenant=tenant, code=closed and closed.value.code)
