@@ -6,7 +6,7 @@ import resource
 import signal
 import ssl
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -29,6 +29,10 @@ from schemas.ulids import Mint
 
 RUNNING_FILE = "running.json"  # where the gateway that holds a folder can be reached, for the command line
 SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by a busy event loop (docs/adr/0008)
+
+
+class CannotListenError(Exception):
+    """An address is taken, or not this machine's; the text says which and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,8 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
                 pass_on=HypercornBridge(app, supervisor.calls).serve,
                 settings=settings.door_settings,
             )
-            device_port = await devices.listen(nodes.host, nodes.port)
-            http_port = await door.listen(http.host, http.port)
+            device_port = await _listening(devices.listen, nodes, "--devices")
+            http_port = await _listening(door.listen, http, "--http")
             where = Running(folder, devices, supervisor, f"{http.host}:{http_port}", f"{nodes.host}:{device_port}")
             note = folder.path / RUNNING_FILE
             note.write_text(json.dumps({"http": where.http, "devices": where.device_address}) + "\n")
@@ -90,6 +94,16 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
             finally:
                 note.unlink(missing_ok=True)
                 supervisor.request_stop()
+
+
+async def _listening(listen: Callable[[str, int], Awaitable[int]], address: Address, flag: str) -> int:
+    try:
+        return await listen(address.host, address.port)
+    except OSError as error:
+        # Not strerror: for a name that does not resolve it is not set.
+        raise CannotListenError(
+            f"cannot listen on {address.host}:{address.port} ({error}); choose another address with {flag}"
+        ) from error
 
 
 async def until_signalled() -> None:

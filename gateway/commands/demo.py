@@ -20,10 +20,11 @@ from actors.device.identity import DeviceIdentity, hw_fingerprint
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.access.tokens import Scope, TokenClass
+from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node import wall_ms
 from gateway.commands.parsing import Subparsers, complain
 from gateway.commands.serve import configure_log
-from gateway.data_folder import DataFolder, FolderInUseError
+from gateway.data_folder import DataFolder
 from gateway.server import Running, running, until_signalled
 from gateway.settings import Settings, SettingsError, load
 
@@ -47,12 +48,10 @@ def _demo(arguments: argparse.Namespace) -> int:
     with _folder(arguments.data) as folder:
         flags = {"data": str(folder), "http.listen": arguments.http, "devices.listen": arguments.devices}
         try:
-            trio.run(_run, load(None, {}, flags), folder, arguments.nodes, arguments.ready_file)
-        except (SettingsError, FolderInUseError) as error:
+            settings = load(None, {}, flags)
+        except SettingsError as error:
             return complain(str(error))
-        except OSError as error:
-            return complain(f"cannot listen: {error.strerror}; choose other addresses with --http and --devices")
-    return 0
+        return run_gateway(_run, settings, folder, arguments.nodes, arguments.ready_file)
 
 
 @contextlib.contextmanager
@@ -65,29 +64,30 @@ def _folder(given: str | None) -> Iterator[Path]:
 
 
 async def _run(settings: Settings, folder: Path, nodes: int, ready_file: Path | None) -> None:
-    async with running(settings) as gateway, trio.open_nursery() as field:
-        identities = [_enroll(gateway.folder) for _ in range(nodes)]
-        for number, identity in enumerate(identities):
-            field.start_soon(_be_a_node, identity, folder / f"node-{number}", gateway.device_address, number)
-        with trio.move_on_after(LIVE_S_MAX):
-            await _all_live(gateway, nodes)
-        ids = [identity.node_id for identity in identities]
-        agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, f"agent_{uuid.uuid4()}", [Scope.READ_ONLY])
-        operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", [])
-        if ready_file is not None:
-            ready = {
-                "http": f"http://{gateway.http}",
-                "devices": f"ws://{gateway.device_address}/devices/connect",
-                "tenant": TENANT,
-                "agent_token": agent,
-                "operator_token": operator,
-                "nodes": ids,
-            }
-            await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
-        _say_what_to_try(gateway, ids, agent)
-        await until_signalled()
-        print("\nstopping ...")
-        field.cancel_scope.cancel()
+    async with trio.open_nursery() as field:
+        async with running(settings) as gateway:
+            identities = [_enroll(gateway.folder) for _ in range(nodes)]
+            for number, identity in enumerate(identities):
+                field.start_soon(_be_a_node, identity, folder / f"node-{number}", gateway.device_address, number)
+            with trio.move_on_after(LIVE_S_MAX):
+                await _all_live(gateway, nodes)
+            ids = [identity.node_id for identity in identities]
+            agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, f"agent_{uuid.uuid4()}", [Scope.READ_ONLY])
+            operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", [])
+            if ready_file is not None:
+                ready = {
+                    "http": f"http://{gateway.http}",
+                    "devices": f"ws://{gateway.device_address}/devices/connect",
+                    "tenant": TENANT,
+                    "agent_token": agent,
+                    "operator_token": operator,
+                    "nodes": ids,
+                }
+                await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
+            _say_what_to_try(gateway, ids, agent)
+            await until_signalled()
+            print("\nstopping ...")
+        field.cancel_scope.cancel()  # after the gateway, whose streams would else be told that their nodes went
 
 
 def _enroll(folder: DataFolder) -> DeviceIdentity:
@@ -122,12 +122,15 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
     url = f"http://{gateway.http}"
     echo = json.dumps({"tool": f"sysecho.{node_id}.echo.invoke", "arguments": {"message": "hello"}})
     snapshot = json.dumps({"tool": f"sys.{node_id}.metrics.snapshot", "arguments": {"include": ["cpu", "load"]}})
+    subscribe = json.dumps({"tool": f"sys.{node_id}.metrics.subscribe", "arguments": {"interval_ms": 1000}})
     print(f"{live} nodes are live. Agents: {url}   nodes: ws://{gateway.device_address}/devices/connect\n")
     print("Try, in another terminal:\n")
     print(f"  TOKEN={agent}\n")
     print(f'  curl -s {url}/mcp/tools -H "Authorization: Bearer $TOKEN"')
     for body in (echo, snapshot):
         print(f"  curl -s {url}/mcp/tools/call -H \"Authorization: Bearer $TOKEN\" -d '{body}'")
+    stream = f'{url}/mcp/tools/call -H "Authorization: Bearer $TOKEN" -H "Accept: text/event-stream"'
+    print(f"  curl -sN {stream} -d '{subscribe}'")
     print(f"  curl -s {url}/schemas/system.metrics.sample@1.0.0")
     print(f'  curl -s {url}/devices -H "Authorization: Bearer $TOKEN"')
     print("\nCtrl-C stops everything.", flush=True)

@@ -213,14 +213,14 @@ def running_address(path: Path) -> str:
     return address
 
 
-def agent_token_for(path: Path, tool: str) -> str:
-    """A token, good for a minute, that may call this tool of the running gateway."""
+def agent_token_for(path: Path, tool: str, life_s: int = 60) -> str:
+    """A token of a short life that may call this tool of the running gateway."""
     nodes = _over_http(path, "GET", "/admin/nodes", None)["nodes"]
     tenant = next((node["tenant"] for node in nodes if tool in node["tools"]), None)
     if tenant is None:
         raise OperatorError("no node has that tool; `heliograph nodes --json` lists them all")
     request = {"token_class": "agent_runtime", "sub": f"agent_{uuid.uuid4()}", "tenant": tenant}
-    made = _over_http(path, "POST", "/admin/mint", {**request, "scopes": [Scope.READ_ONLY], "life_s": 60})
+    made = _over_http(path, "POST", "/admin/mint", {**request, "scopes": [Scope.READ_ONLY], "life_s": life_s})
     token: str = made["token"]
     return token
 

@@ -6,11 +6,9 @@ import sys
 from pathlib import Path
 
 import structlog
-import trio
 
-from actors.supervision.errors import ProcessMustStopError
+from gateway.commands.gateway_run import run_gateway
 from gateway.commands.parsing import Subparsers, complain
-from gateway.data_folder import FolderInUseError
 from gateway.server import running, until_signalled
 from gateway.settings import Settings, SettingsError, from_environment
 
@@ -29,15 +27,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     flags = {"data": arguments.data, "http.listen": arguments.http, "devices.listen": arguments.devices}
     configure_log(arguments.log or ("pretty" if sys.stderr.isatty() else "json"))
     try:
-        trio.run(_run, from_environment(arguments.config, flags))
-    except (SettingsError, FolderInUseError) as error:
+        settings = from_environment(arguments.config, flags)
+    except SettingsError as error:
         return complain(str(error))
-    except ProcessMustStopError as error:
-        print(f"heliograph: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        return complain(f"cannot listen: {error.strerror}; choose other addresses with --http and --devices")
-    return 0
+    return run_gateway(_run, settings)
 
 
 async def _run(settings: Settings) -> None:

@@ -133,6 +133,18 @@ def test_what_was_said_is_soon_on_no_disk(demo: Demo) -> None:
         assert time.monotonic() < deadline, "it is still there"
 
 
+def test_address_that_is_taken_is_named_with_what_to_do(demo: Demo) -> None:
+    taken = demo.ready["http"].removeprefix("http://")
+    second = subprocess.run(
+        [sys.executable, "-m", "gateway.cli", "demo", "--http", taken],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert second.returncode == 2
+    assert f"cannot listen on {taken}" in second.stderr
+    assert "--http" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
 def test_stopped_gateway_is_operated_on_directly_and_a_held_folder_is_refused(tmp_path: Path) -> None:
     one = Demo(tmp_path)
     second = subprocess.run(
@@ -141,7 +153,15 @@ def test_stopped_gateway_is_operated_on_directly_and_a_held_folder_is_refused(tm
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert (second.returncode, "in use" in second.stderr) == (2, True)
+    watch = subprocess.Popen(
+        [sys.executable, "-m", "gateway.cli", "watch", one.ready["nodes"][0], "--json", "--data", str(one.data)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert watch.stdout is not None
+    assert json.loads(watch.stdout.readline())["node_id"] == one.ready["nodes"][0]
     assert one.stop() == 0
+    _, told = watch.communicate(timeout=PATIENCE_S)
+    assert (watch.returncode, told.startswith("closed, 1000 normal: ")) == (0, True), "shutdown says 1000"
     nodes = json.loads(one.command("nodes", "--json").stdout)
     assert [node["live"] for node in nodes] == [False, False]
     assert "command" not in one.command("log", nodes[0]["node_id"]).stdout
