@@ -47,6 +47,11 @@ class Fleet:
         node_id = proved.identity.node_id
         older = self.nodes.find(node_id)
         actor = self.actor_class(proved, connection, self.world)
+
+        def ended(crash: Exception | None) -> None:
+            self.world.roster.remove(actor)  # one that crashed had no chance to
+            on_end(crash)
+
         handle = self._supervisor.start(
             ChildSpec(
                 name="node",
@@ -55,7 +60,7 @@ class Fleet:
                 stage=Stage.NODES,
                 entry=self.nodes.entry(node_id, actor),
                 ask_stop=lambda: actor.close(NodeClose.SERVICE_RESTART),
-                on_end=on_end,
+                on_end=ended,
             )
         )
         if older is not None:

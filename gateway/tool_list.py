@@ -5,6 +5,7 @@ Ordered by node, then by name, so that a page costs what it shows and a fleet's 
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from actors.fleet import Fleet
@@ -32,12 +33,11 @@ def list_tools(
         if not isinstance(target, ToolName):
             return None
         start = (target.node_id, after)
-    nodes = sorted(actor.identity.node_id for actor in fleet.nodes)
+    nodes = fleet.world.roster.live_ids(principal.tenant)
     tools: list[Tool] = []
-    for node_id in nodes[bisect_left(nodes, start[0]) :]:
-        actor = fleet.nodes.find(node_id)
+    for node_id in islice(nodes, bisect_left(nodes, start[0]), None):
         retained = fleet.world.manifests.find(node_id)
-        if actor is None or not actor.is_live or retained is None or retained.is_expired(wall_ms):
+        if retained is None or retained.is_expired(wall_ms):
             continue
         for tool in retained.accepted.tools:
             if (node_id, tool.name) <= start or authorize(principal, tool, retained.tenant, wall_ms) is not None:

@@ -77,6 +77,14 @@ class NodeActor:
         self._deadlines_changed = trio.Event()
 
     @property
+    def node_id(self) -> str:
+        return self.identity.node_id
+
+    @property
+    def tenant(self) -> str:
+        return self.identity.tenant
+
+    @property
     def phase(self) -> Phase:
         return self._session.phase
 
@@ -154,6 +162,7 @@ class NodeActor:
         log.info("node_session_ended", node_id=self.identity.node_id, code=close.value.code, reason=close.value.reason)
         self._connection.close(close)
         self._deadlines_changed.set()
+        self._world.roster.remove(self)
         self._cadences.end_all()
 
     # ---- calls ------------------------------------------------------------------------------------------------------
@@ -292,7 +301,10 @@ class NodeActor:
         if isinstance(verdict, Accepted):
             if not await self._world.manifests.keep(node_id, self.identity.tenant, verdict, now.wall_ms):
                 raise LogRefusedError
+            tools = self.tools
             self._adopt(verdict)
+            if self.is_live and self.tools != tools:
+                self._world.roster.add(self)
         self._perform(self._session.judged(announce, verdict, self._world.now()))
 
     def _adopt(self, accepted: Accepted) -> None:
@@ -403,6 +415,8 @@ class NodeActor:
                 frame, said.epoch, said.confirmed_through, len(said.replayed), len(said.expired), self._world.now()
             )
         )
+        if self.is_live:
+            self._world.roster.add(self)
 
     def _illegal(self, item: LogItem, said: commands.Illegal) -> None:
         match item:

@@ -1,7 +1,7 @@
 """What a node's actor is given: its proved identity, its connection, and what all nodes of a process share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from actors.log.store import LogStore
@@ -9,6 +9,7 @@ from actors.manifest_shelf import ManifestShelf
 from actors.node.calls import PendingCalls
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
+from actors.roster import Roster
 from schemas.certificates import KnownCertificates
 from schemas.closes import NodeClose
 from schemas.manifest import NodeIdentity
@@ -39,6 +40,7 @@ class World:
     now: Callable[[], Moment]
     entropy: Callable[[int], bytes]
     count: Callable[[str], None]
+    roster: Roster = field(default_factory=Roster)
 
 
 @dataclass(frozen=True, slots=True)
