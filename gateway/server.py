@@ -12,16 +12,24 @@ from dataclasses import dataclass
 
 import trio
 
+from actors.fleet import Fleet
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, LogStore, OpenItem, Part
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
+from gateway.access.tokens import Verifier
 from gateway.clock import now
 from gateway.data_folder import DataFolder
 from gateway.device_side import DeviceSide
 from gateway.door.door import Door
 from gateway.door.hypercorn_bridge import HypercornBridge
+from gateway.mcp.binding import Binding
+from gateway.mcp.endpoint import McpEndpoint
+from gateway.mcp.methods import Methods
+from gateway.mcp.sessions import Sessions
+from gateway.mcp.watch import Watches
 from gateway.settings import Address, Settings
+from gateway.tool_calls import ToolCalls
 from gateway.web.admin import Admin
 from gateway.web.app import App
 from gateway.web.exchange import BODY_BYTES_MAX
@@ -66,16 +74,24 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
             streams = Streams(supervisor, settings.stream)
             streams.start()
             mint = Mint(os.urandom)
+
+            def new_id() -> str:
+                return mint.mint(now().wall_ms)
+
+            calls = ToolCalls(devices.fleet, new_id, now)
+            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier)
             app = App(
                 devices.fleet,
                 folder.verifier,
                 folder.jwks,
-                lambda: mint.mint(now().wall_ms),
+                new_id,
                 now,
                 lambda: _is_writable(store),
                 streams,
                 devices.pump,
-                Admin(folder, devices.fleet, streams, lambda: mint.mint(now().wall_ms), now),
+                calls,
+                mcp,
+                Admin(folder, devices.fleet, (devices.fleet.revoke, streams.revoke, mcp.revoke), new_id, now),
             )
             door = Door(
                 supervisor,
@@ -119,6 +135,14 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(settings.devices.tls_certificate, settings.devices.tls_key)
     return context
+
+
+def _mcp(settings: Settings, supervisor: Supervisor, fleet: Fleet, calls: ToolCalls, verifier: Verifier) -> McpEndpoint:
+    sessions, watches = Sessions(settings.mcp), Watches(fleet, settings.mcp)
+    binding = Binding(Methods(fleet, calls, now, settings.mcp), watches, sessions, supervisor, now)
+    endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
+    endpoint.start(supervisor)
+    return endpoint
 
 
 async def _is_writable(store: LogStore) -> bool:

@@ -4,6 +4,7 @@
     [devices]   listen = "127.0.0.1:8421", tls_certificate = "…", tls_key = "…"
     [node]      limits of a node's session          (actors/node/settings.py)
     [listener]  limits of the device listener       (gateway/device_listener.py)
+    [mcp]       limits of the MCP endpoint          (gateway/mcp/settings.py)
     [stream]    limits of telemetry streams         (actors/stream/settings.py)
     [door]      limits of the HTTP door             (gateway/door/settings.py)
     data = "heliograph-data"
@@ -27,6 +28,7 @@ from actors.stream.settings import StreamSettings
 from gateway.device_listener import ListenerSettings
 from gateway.device_side import DeviceSettings
 from gateway.door.settings import DoorSettings
+from gateway.mcp.settings import McpSettings
 
 PREFIX = "HELIOGRAPH_"
 
@@ -49,6 +51,7 @@ class Address(msgspec.Struct, frozen=True):
 
 class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1:8420"
+    public_url: str | None = None  # how agents reach this gateway, such as https://gw.example; default: as they did
     trusted_proxies: list[str] = []  # networks whose X-Forwarded-For is believed, such as 10.0.0.0/8; nobody else's is
 
 
@@ -64,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: _Devices = msgspec.field(default_factory=_Devices)
     node: NodeSettings = msgspec.field(default_factory=NodeSettings)
     listener: ListenerSettings = msgspec.field(default_factory=ListenerSettings)
+    mcp: McpSettings = msgspec.field(default_factory=McpSettings)
     stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
     door: dict[str, int | float] = {}
 
@@ -89,7 +93,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
 
 
-_SECTIONS = ("http", "devices", "node", "listener", "stream", "door")
+_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door")
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

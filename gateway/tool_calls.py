@@ -57,7 +57,9 @@ class ToolCalls:
         self._new_id = new_id
         self._now = now
 
-    async def call_tool(self, principal: Principal, name: str, arguments: Any) -> Answered | Refused:
+    async def call_tool(
+        self, principal: Principal, name: str, arguments: Any, *, trace_id: str | None = None
+    ) -> Answered | Refused:
         """Run the tool for this principal, within 5 s of now."""
         arrived = self._now()
         target = parse_tool_name(name)
@@ -72,6 +74,7 @@ class ToolCalls:
             decision="answered" if isinstance(answer, Answered) else "refused",
             code=None if isinstance(answer, Answered) else answer.code.value,
             correlation_id=answer.correlation_id,
+            trace_id=trace_id,
             took_ms=round((self._now().mono_s - arrived.mono_s) * 1000, 1),
         )
         return answer

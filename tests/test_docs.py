@@ -12,6 +12,7 @@ from actors.stream.settings import StreamSettings
 from gateway.device_listener import ListenerSettings
 from gateway.device_socket import SocketSettings
 from gateway.door.settings import DoorSettings
+from gateway.mcp.settings import McpSettings
 from schemas.errors import Code
 from schemas.registry import REGISTRY
 
@@ -46,6 +47,7 @@ SETTINGS_OF = {
     "node": NodeSettings,
     "listener": ListenerSettings,
     "listener.sockets": SocketSettings,
+    "mcp": McpSettings,
     "stream": StreamSettings,
     "door": DoorSettings,
 }

@@ -7,7 +7,7 @@ GET  /admin/nodes    every node that has announced itself
 GET  /admin/log/{node_id}?after=N   the history of a node's commands
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +16,6 @@ from ulid import ULID
 from actors.fleet import Fleet
 from actors.log.node_stream import stream_of
 from actors.node.session_rules import Moment
-from actors.stream.streams import Streams
 from gateway.access.tokens import Scope, TokenClass, TokenFault
 from gateway.data_folder import DataFolder
 from gateway.web.exchange import Exchange
@@ -49,13 +48,13 @@ class Admin:
         self,
         folder: DataFolder,
         fleet: Fleet,
-        streams: Streams,
+        revocations: Iterable[Callable[[str], None]],
         new_id: Callable[[], str],
         now: Callable[[], Moment],
     ) -> None:
         self._folder = folder
         self._fleet = fleet
-        self._streams = streams
+        self._revocations = tuple(revocations)
         self._new_id = new_id
         self._now = now
         self._routes: dict[str, tuple[str, Callable[[Exchange], Awaitable[None]]]] = {
@@ -135,8 +134,8 @@ class Admin:
         if request is None:
             return
         self._folder.revoke(request.jti)
-        self._fleet.revoke(request.jti)
-        self._streams.revoke(request.jti)
+        for revoke in self._revocations:
+            revoke(request.jti)
         await exchange.json({"revoked": request.jti})
 
     async def _nodes(self, exchange: Exchange) -> None:

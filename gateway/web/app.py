@@ -1,6 +1,7 @@
 """The routes that agents and scripts use, as one ASGI application.
 
     POST /mcp/tools/call             {"tool", "arguments"} → the result itself, a stream, or an error envelope
+    /mcp                             the Model Context Protocol: `gateway/mcp`
     GET  /mcp/tools                  what the token may call, in pages (?cursor, ?limit)
     GET  /schemas/  /schemas/{id}    the published schemas; public, immutable, ETag = content hash
     GET  /devices  /devices/{id}/manifest   retained manifests of the token's tenant, ETag = manifest etag
@@ -22,6 +23,8 @@ from actors.fleet import Fleet
 from actors.node.session_rules import Moment
 from actors.stream.streams import Streams
 from gateway.access.tokens import Principal, TokenClass, TokenFault, Verifier
+from gateway.mcp.endpoint import METADATA_PATH, McpEndpoint
+from gateway.mcp.endpoint import PATH as MCP_PATH
 from gateway.pump import Pump
 from gateway.subscriptions import Subscriptions
 from gateway.tool_calls import Answered, Refused, ToolCalls
@@ -47,6 +50,8 @@ class App:
         is_ready: Callable[[], Awaitable[bool]],
         streams: Streams,
         pump: Pump,
+        calls: ToolCalls,
+        mcp: McpEndpoint | None = None,
         admin: Admin | None = None,
     ) -> None:
         self._fleet = fleet
@@ -55,8 +60,9 @@ class App:
         self._new_id = new_id
         self._now = now
         self._is_ready = is_ready
+        self._mcp = mcp
         self._admin = admin
-        self._calls = ToolCalls(fleet, new_id, now)
+        self._calls = calls
         self._subscribe = Subscribe(Subscriptions(fleet, self._calls, streams, new_id, now), pump)
         self._routes: dict[str, tuple[str, Handler]] = {
             "/mcp/tools/call": ("POST", self._call),
@@ -67,12 +73,16 @@ class App:
             "/healthz": ("GET", self._healthz),
             "/readyz": ("GET", self._readyz),
         }
+        if mcp is not None:
+            self._routes[METADATA_PATH] = ("GET", mcp.metadata)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send, self._new_id)
         method, handler = self._route(exchange.path)
         try:
-            if self._admin is not None and exchange.path.startswith("/admin/"):
+            if self._mcp is not None and exchange.path == MCP_PATH:
+                await self._mcp.handle(exchange)
+            elif self._admin is not None and exchange.path.startswith("/admin/"):
                 await self._admin.handle(exchange)
             elif handler is None:
                 await exchange.refuse_status(404, "No such route.", "GET /mcp/tools lists what there is to call.")

@@ -27,14 +27,14 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send, new_id: Callable[[], str]) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
-        self._scope = scope
+        self.scope = scope
         self._receive = receive
         self._send = send
-        self._new_id = new_id
+        self.new_id = new_id
 
     def header(self, name: bytes) -> str | None:
         """The header's one value; None when it is absent. Several are as good as a wrong one."""
-        values = [value.decode("latin-1") for key, value in self._scope["headers"] if key.lower() == name]
+        values = [value.decode("latin-1") for key, value in self.scope["headers"] if key.lower() == name]
         return ", ".join(values) if values else None
 
     def bearer(self) -> str | None:
@@ -43,8 +43,14 @@ class Exchange:
         return token.strip() if scheme.lower() == "bearer" else None
 
     def query(self, name: str) -> str | None:
-        values = parse_qs(self._scope["query_string"].decode("latin-1"), max_num_fields=20).get(name)
+        values = parse_qs(self.scope["query_string"].decode("latin-1"), max_num_fields=20).get(name)
         return values[-1] if values else None
+
+    @property
+    def local_url(self) -> str:
+        """Of the address on which this request was accepted."""
+        host, port = (self.scope.get("server") or ("127.0.0.1", 80))[:2]
+        return f"{self.scope.get('scheme', 'http')}://{f'[{host}]' if ':' in host else host}:{port}"
 
     async def body(self) -> bytes:
         chunks, size, more = [], 0, True
@@ -66,7 +72,7 @@ class Exchange:
 
     def extension(self, name: str) -> Any | None:
         """What the server offers beyond ASGI, if it does."""
-        return self._scope.get("extensions", {}).get(name)
+        return self.scope.get("extensions", {}).get(name)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
@@ -92,12 +98,12 @@ class Exchange:
         await self.json(error, status, {**wait, **headers})
 
     async def refuse(self, code: Code, message: str | None = None, fix: str | None = None, **more: Any) -> None:
-        more.setdefault("correlation_id", self._new_id())
+        more.setdefault("correlation_id", self.new_id())
         await self.error(envelope(code, message, fix, **more), http_status(code))
 
     async def refuse_status(self, status: int, message: str, fix: str, headers: Mapping[bytes, bytes] = {}) -> None:
         """What has no code of its own borrows one by its status."""
-        await self.error(envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self._new_id()), status, headers)
+        await self.error(envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self.new_id()), status, headers)
 
     async def refuse_stranger(self) -> None:
-        await self.error(unauthenticated(self._new_id()), 401, {b"www-authenticate": b'Bearer realm="heliograph"'})
+        await self.error(unauthenticated(self.new_id()), 401, {b"www-authenticate": b'Bearer realm="heliograph"'})

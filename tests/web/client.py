@@ -11,6 +11,7 @@ from actors.fleet import Fleet
 from actors.stream.streams import Streams
 from gateway.access.tokens import Issuer, Scope, TokenClass, Verifier, jwks, key_id
 from gateway.pump import Pump
+from gateway.tool_calls import ToolCalls
 from gateway.web.admin import Admin
 from gateway.web.app import App
 from schemas.ulids import Mint
@@ -55,7 +56,16 @@ class Client:
         self.ready = True
         self.verifier = Verifier({key_id(KEY.public_key()): KEY.public_key()}, issuer="test", audience="test")
         self.app = App(
-            fleet, self.verifier, jwks([KEY.public_key()]), new_id, now, self._is_ready, streams, Pump(), admin
+            fleet,
+            self.verifier,
+            jwks([KEY.public_key()]),
+            new_id,
+            now,
+            self._is_ready,
+            streams,
+            Pump(),
+            ToolCalls(fleet, new_id, now),
+            admin=admin,
         )
 
     async def _is_ready(self) -> bool:

@@ -42,7 +42,7 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
 class Operator:
     def __init__(self, folder: DataFolder, fleet: Fleet) -> None:
         streams = Streams(Supervisor())
-        self.client = Client(fleet, streams, Admin(folder, fleet, streams, new_id, now))
+        self.client = Client(fleet, streams, Admin(folder, fleet, (fleet.revoke, streams.revoke), new_id, now))
         self.token = folder.mint(TokenClass.OPERATOR, "ada", "operators", [], 3600, new_id(), now().wall_ms)
 
     async def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Response:

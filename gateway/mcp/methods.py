@@ -1,0 +1,144 @@
+"""The methods of MCP over the fleet: `(principal, method, params) → result`, as plain JSON values.
+
+Nothing here knows of a session, an era or the SDK. A tool that fails has a result with `isError` and the error
+envelope, so that a model can read it and recover; what is no result at all raises `RpcError` (decisions 14 and 21).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from actors.fleet import Fleet
+from actors.node.session_rules import Moment
+from gateway.access.tokens import Principal
+from gateway.mcp.errors import bad_cursor, failed, not_authorized, resource_not_found, tool_not_found
+from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
+from gateway.mcp.settings import McpSettings
+from gateway.tool_calls import Answered, ToolCalls
+from gateway.tool_list import describe, list_tools
+from schemas.errors import Code, envelope
+from schemas.projection import ToolName, parse_tool_name
+
+Params: TypeAlias = Mapping[str, Any]
+Result: TypeAlias = dict[str, Any]
+
+CORRELATION_ID = "io.heliograph/correlationId"
+
+_NO_SUCH_TOOL = (Code.MANIFEST_NOT_FOUND, Code.KIND_UNSUPPORTED, Code.VERB_UNSUPPORTED)
+
+
+class Methods:
+    def __init__(
+        self, fleet: Fleet, calls: ToolCalls, now: Callable[[], Moment], settings: McpSettings | None = None
+    ) -> None:
+        self._fleet = fleet
+        self._calls = calls
+        self._now = now
+        self._settings = settings or McpSettings()
+        self._handlers: dict[str, Callable[[Principal, Params], Awaitable[Result]]] = {
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read_resource,
+        }
+
+    async def handle(self, principal: Principal, method: str, params: Params) -> Result:
+        """`params` have the shape that the protocol gives them. Raises RpcError."""
+        return await self._handlers[method](principal, params)
+
+    # ---- tools ------------------------------------------------------------------------------------------------------
+
+    async def _list_tools(self, principal: Principal, params: Params) -> Result:
+        limit = self._settings.page_items_max
+        page = list_tools(self._fleet, principal, self._now().wall_ms, params.get("cursor"), limit)
+        if page is None:
+            raise bad_cursor()
+        return _page("tools", [describe(tool) for tool in page.tools], page.next_cursor)
+
+    async def _call_tool(self, principal: Principal, params: Params) -> Result:
+        name, trace = params["name"], trace_id(params.get("_meta"))
+        answer = await self._calls.call_tool(principal, name, params.get("arguments") or {}, trace_id=trace)
+        if isinstance(answer, Answered):
+            return _tool_result(answer.result, answer.correlation_id)
+        if answer.code in _NO_SUCH_TOOL:
+            raise tool_not_found()
+        if answer.code is Code.SAFETY_DENIED:
+            raise not_authorized(answer.suggested_fix, correlation_id=answer.correlation_id)
+        fix = answer.suggested_fix
+        if answer.code is Code.BAD_REQUEST:
+            fix = _how_to_subscribe(parse_tool_name(name)) or fix
+        error = envelope(
+            answer.code,
+            answer.message,
+            fix,
+            retry_after_ms=answer.retry_after_ms,
+            correlation_id=answer.correlation_id,
+        )
+        return _tool_result(error, answer.correlation_id, is_error=True)
+
+    # ---- resources --------------------------------------------------------------------------------------------------
+
+    async def _list_resources(self, principal: Principal, params: Params) -> Result:
+        cursor, limit = params.get("cursor"), self._settings.page_items_max
+        page = list_metrics(self._fleet, principal, self._now().wall_ms, cursor, limit)
+        if page is None:
+            raise bad_cursor()
+        return _page("resources", [describe_resource(node_id) for node_id in page.node_ids], page.next_cursor)
+
+    async def _list_templates(self, _: Principal, params: Params) -> Result:
+        if params.get("cursor") is not None:
+            raise bad_cursor()
+        return {"resourceTemplates": [TEMPLATE]}
+
+    async def _read_resource(self, principal: Principal, params: Params) -> Result:
+        """The latest metrics are those that the node gives now: reading is a call of its `snapshot`."""
+        uri, trace = params["uri"], trace_id(params.get("_meta"))
+        node_id = node_of_uri(uri)
+        tool = tool_for(self._fleet, node_id, "snapshot") if node_id is not None else None
+        if tool is None or node_id is None:
+            raise resource_not_found()
+        answer = await self._calls.call_tool(principal, tool.name, {}, trace_id=trace)
+        if isinstance(answer, Answered):
+            text = msgspec.json.encode(answer.result).decode()
+            contents = [{"uri": uri_of(node_id), "mimeType": "application/json", "text": text}]
+            return {"contents": contents, "_meta": {CORRELATION_ID: answer.correlation_id}}
+        if answer.code is Code.SAFETY_DENIED:
+            raise not_authorized(answer.suggested_fix, correlation_id=answer.correlation_id)
+        error = envelope(answer.code, answer.message, answer.suggested_fix, correlation_id=answer.correlation_id)
+        raise failed(error)
+
+
+def trace_id(meta: object) -> str | None:
+    """The trace that a W3C `traceparent` in `_meta` names; None when there is none that is well-formed."""
+    parent = meta.get("traceparent") if isinstance(meta, Mapping) else None
+    if not isinstance(parent, str) or len(parent) != 55:
+        return None
+    version, trace, span, flags = (parent.split("-") + [""] * 4)[:4]
+    is_hex = set(version + trace + span + flags) <= set("0123456789abcdef")
+    sizes = (len(version), len(trace), len(span), len(flags))
+    return trace if is_hex and sizes == (2, 32, 16, 2) and trace.strip("0") and span.strip("0") else None
+
+
+def _tool_result(value: Mapping[str, Any], correlation_id: str, *, is_error: bool = False) -> Result:
+    """The same JSON twice: for programs, and as text for models."""
+    return {
+        "content": [{"type": "text", "text": msgspec.json.encode(value).decode()}],
+        "structuredContent": value,
+        "isError": is_error,
+        "_meta": {CORRELATION_ID: correlation_id},
+    }
+
+
+def _page(what: str, items: list[Any], next_cursor: str | None) -> Result:
+    return {what: items} if next_cursor is None else {what: items, "nextCursor": next_cursor}
+
+
+def _how_to_subscribe(target: ToolName | Code) -> str | None:
+    if not isinstance(target, ToolName):
+        return None
+    return (
+        f"POST /mcp/tools/call with this tool and Accept: text/event-stream opens the stream; here, subscribe to the "
+        f"resource {uri_of(target.node_id)}, or call the snapshot tool of this capability for one sample."
+    )

@@ -1,0 +1,80 @@
+"""Sessions of clients of the handshake era: whose they are, and when they are over. Pure: `now_s` is passed in.
+
+The SDK keeps a session's protocol state; this table knows its credential, its watch and its idleness. Ending one in the
+SDK is the endpoint's.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gateway.access.tokens import Principal
+from gateway.mcp.settings import McpSettings
+from gateway.mcp.watch import Watch
+
+
+@dataclass(eq=False, slots=True)
+class Session:
+    id: str
+    principal: Principal
+    expires_s: float  # with its token
+    idle_since_s: float
+    requests: int = 0  # under way
+    watch: Watch | None = None
+    revoked: bool = False
+
+
+class Sessions:
+    def __init__(self, settings: McpSettings) -> None:
+        self._settings = settings
+        self._by_id: dict[str, Session] = {}
+        self._per_agent: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._by_id.values()))
+
+    def find(self, session_id: str | None, principal: Principal) -> Session | None:
+        """The session of this id, if it was opened with this very credential."""
+        session = self._by_id.get(session_id or "")
+        return session if session is not None and session.principal.jti == principal.jti else None
+
+    def has_room_for(self, principal: Principal) -> bool:
+        return (
+            len(self._by_id) < self._settings.sessions_max
+            and self._per_agent[principal.sub] < self._settings.sessions_per_agent_max
+        )
+
+    def begin(self, session_id: str, principal: Principal, expires_s: float, now_s: float) -> Session:
+        session = Session(session_id, principal, expires_s, now_s)
+        self._by_id[session_id] = session
+        self._per_agent[principal.sub] += 1
+        return session
+
+    def end(self, session: Session) -> None:
+        """Forget it, and what it listened to. Idempotent."""
+        if self._by_id.pop(session.id, None) is None:
+            return
+        self._per_agent[session.principal.sub] -= 1
+        if not self._per_agent[session.principal.sub]:
+            del self._per_agent[session.principal.sub]
+        if session.watch is not None:
+            session.watch.close()
+
+    def revoke(self, token_id: str) -> None:
+        for session in self._by_id.values():
+            if session.principal.jti == token_id:
+                session.revoked = True
+
+    def due(self, now_s: float) -> list[Session]:
+        """Those that are over: idle for too long, or with a token that has expired or been revoked."""
+        idle_s_max = self._settings.session_idle_s_max
+        return [
+            session
+            for session in self._by_id.values()
+            if session.revoked
+            or now_s >= session.expires_s
+            or (session.requests == 0 and now_s >= session.idle_since_s + idle_s_max)
+        ]

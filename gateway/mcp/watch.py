@@ -1,0 +1,173 @@
+"""What one MCP client wants to hear of, and what it has not been told yet: changed lists, updated metrics.
+
+News are kept as a set: however often a thing changes before the client takes it, it is told once, so a slow client
+costs no memory and delays nobody. Frames come from the cadences that the SSE streams use; a node that went away is
+listened to again when it comes back. How the news are sent is left to each era.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, TypeAlias
+
+import trio
+
+from actors.fleet import Fleet
+from actors.node.actor import NodeActor
+from actors.node.cadence import Cadence
+from actors.node.calls import Failed
+from actors.node.session_rules import Moment
+from gateway.access.scopes import authorize
+from gateway.access.tokens import Principal
+from gateway.mcp.errors import failed, not_authorized, resource_not_found, too_many_listeners
+from gateway.mcp.metrics_resource import node_of_uri, tool_for, uri_of
+from gateway.mcp.settings import McpSettings
+from schemas.errors import envelope
+
+
+class Changed(Enum):
+    TOOLS = "tools"
+    RESOURCES = "resources"
+
+
+News: TypeAlias = Changed | str  # a str is the URI of an updated resource
+
+
+class _Feed:
+    """Listens to one node's cadence for a watch."""
+
+    def __init__(self, watch: "Watch", node_id: str) -> None:
+        self.watch = watch
+        self.node_id = node_id
+        self.source: tuple[NodeActor, Cadence] | None = None
+
+    def on_frame(self, frame: Mapping[str, Any]) -> None:
+        del frame  # whoever wants it reads the resource
+        self.watch.tell(uri_of(self.node_id))
+
+    def on_cadence_end(self) -> None:
+        self.source = None
+
+
+class Watches:
+    """All open ones, bounded in number."""
+
+    def __init__(self, fleet: Fleet, settings: McpSettings) -> None:
+        self._fleet = fleet
+        self._settings = settings
+        self._open: dict[Watch, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, principal: Principal, lists: frozenset[Changed]) -> "Watch | None":
+        """A watch of these lists, to be closed by the caller; None when there are too many."""
+        if len(self._open) >= self._settings.listens_max:
+            return None
+        watch = Watch(self._fleet, principal, self._settings, lists)
+        self._open[watch] = None
+        watch.on_close(lambda: self._open.pop(watch))
+        return watch
+
+    def close_all(self) -> None:
+        for watch in list(self._open):
+            watch.close()
+
+
+class Watch:
+    """Made by `Watches.open`; close it."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        principal: Principal,
+        settings: McpSettings,
+        lists: frozenset[Changed],
+    ) -> None:
+        self._fleet = fleet
+        self._principal = principal
+        self._settings = settings
+        self._lists = lists
+        self._feeds: dict[str, _Feed] = {}
+        self._news: dict[News, None] = {}
+        self._has_news = trio.Event()
+        self._on_close: list[Callable[[], object]] = [
+            fleet.world.roster.listen(principal.tenant, self._on_roster_change)
+        ]
+        self.closed = False
+
+    def subscribe(self, uri: str, now: Moment) -> None:
+        """Hear of this resource from now on; if its node is away, when it is back. Raises RpcError."""
+        node_id = node_of_uri(uri)
+        tool = tool_for(self._fleet, node_id, "subscribe") if node_id is not None else None
+        retained = self._fleet.world.manifests.find(node_id) if node_id is not None else None
+        if node_id is None or tool is None or retained is None:
+            raise resource_not_found()
+        denied = authorize(self._principal, tool, retained.tenant, now.wall_ms)
+        if denied is not None:
+            raise not_authorized(denied.suggested_fix)
+        if node_id in self._feeds:
+            return
+        if len(self._feeds) >= self._settings.resources_per_listener_max:
+            raise too_many_listeners()
+        feed = _Feed(self, node_id)
+        refusal = self._attach(feed)
+        if refusal is not None:
+            raise failed(envelope(refusal.code, retry_after_ms=refusal.retry_after_ms))
+        self._feeds[node_id] = feed
+
+    def unsubscribe(self, uri: str) -> None:
+        feed = self._feeds.pop(node_of_uri(uri) or "", None)
+        if feed is not None:
+            self._detach(feed)
+
+    def tell(self, news: News) -> None:
+        self._news[news] = None
+        self._has_news.set()
+
+    async def next(self) -> list[News]:
+        """What is new, in the order in which it came; empty once the watch is closed."""
+        await self._has_news.wait()
+        news = list(self._news)
+        self._news.clear()
+        if not self.closed:
+            self._has_news = trio.Event()
+        return [] if self.closed else news
+
+    def on_close(self, callback: Callable[[], object]) -> None:
+        self._on_close.append(callback)
+
+    def close(self) -> None:
+        """Listen to nothing any more. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        for feed in self._feeds.values():
+            self._detach(feed)
+        self._feeds.clear()
+        self._has_news.set()
+        for callback in self._on_close:
+            callback()
+
+    def _attach(self, feed: _Feed) -> Failed | None:
+        node = self._fleet.nodes.find(feed.node_id)
+        tool = tool_for(self._fleet, feed.node_id, "subscribe")
+        if node is None or tool is None or not node.is_live:
+            return None  # it is away; the roster tells when it is back
+        cadence = node.attach(tool.name, self._settings.telemetry_interval_ms, feed)
+        if isinstance(cadence, Failed):
+            return cadence
+        feed.source = (node, cadence)
+        return None
+
+    def _detach(self, feed: _Feed) -> None:
+        if feed.source is not None:
+            node, cadence = feed.source
+            feed.source = None
+            node.detach(cadence, feed)
+
+    def _on_roster_change(self) -> None:
+        for what in self._lists:
+            self.tell(what)
+        for feed in self._feeds.values():
+            if feed.source is None:
+                self._attach(feed)  # one that is refused now is tried at the next change
