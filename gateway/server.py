@@ -48,6 +48,7 @@ class Running:
     folder: DataFolder
     devices: DeviceSide
     supervisor: Supervisor
+    mcp: McpEndpoint
     http: str  # HOST:PORT
     device_address: str
 
@@ -102,7 +103,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")
-            where = Running(folder, devices, supervisor, f"{http.host}:{http_port}", f"{nodes.host}:{device_port}")
+            where = Running(folder, devices, supervisor, mcp, f"{http.host}:{http_port}", f"{nodes.host}:{device_port}")
             note = folder.path / RUNNING_FILE
             note.write_text(json.dumps({"http": where.http, "devices": where.device_address}) + "\n")
             try:

@@ -47,8 +47,8 @@ class McpEndpoint:
     ) -> None:
         self._binding = binding
         self._verifier = verifier
-        self._sessions = sessions
-        self._watches = watches
+        self.sessions = sessions
+        self.watches = watches
         self._settings = settings
         self._public_url = public_url
         self._security = security(public_url)
@@ -57,6 +57,10 @@ class McpEndpoint:
         self._in_flight = InFlight()
         self._stopping = False
         self._news = trio.Event()
+
+    @property
+    def requests_under_way(self) -> int:
+        return self._in_flight.count
 
     # ---- its life ---------------------------------------------------------------------------------------------------
 
@@ -80,25 +84,25 @@ class McpEndpoint:
                     with trio.move_on_after(self._settings.sweep_s):
                         await self._news.wait()
                     self._news = trio.Event()
-                    for session in self._sessions.due(trio.current_time()):
+                    for session in self.sessions.due(trio.current_time()):
                         await self._end(session)
-                for session in self._sessions:
+                for session in self.sessions:
                     await self._end(session)
                 await self._in_flight.wait_idle()
         finally:
             self._manager = None
-            for session in self._sessions:
-                self._sessions.end(session)
+            for session in self.sessions:
+                self.sessions.end(session)
 
     def _ask_stop(self) -> None:
         """Streams end; requests under way are answered."""
         self._stopping = True
-        self._watches.close_all()
+        self.watches.close_all()
         self._news.set()
 
     def revoke(self, token_id: str) -> None:
         """The token was revoked: its requests and sessions end."""
-        self._sessions.revoke(token_id)
+        self.sessions.revoke(token_id)
         for scope, owner in list(self._requests.items()):
             if owner == token_id:
                 scope.cancel()
@@ -106,7 +110,7 @@ class McpEndpoint:
 
     async def _end(self, session: Session) -> None:
         """In the SDK as a DELETE of the client would: streams end, the id is unknown from now on."""
-        self._sessions.end(session)
+        self.sessions.end(session)
         scope = {
             "type": "http",
             "method": "DELETE",
@@ -137,7 +141,7 @@ class McpEndpoint:
             await self._refuse_scope(exchange)
         elif self._manager is None or self._stopping:
             await exchange.refuse_status(503, "The gateway cannot serve now.", "Try again in a while.")
-        elif _opens_session(exchange) and not self._sessions.has_room_for(principal):
+        elif _opens_session(exchange) and not self.sessions.has_room_for(principal):
             await exchange.refuse_status(503, "Too many sessions are open.", "End sessions that you no longer need.")
         else:
             await exchange.hand_over(lambda receive, send: self._serve(exchange, principal, receive, send))
@@ -145,14 +149,14 @@ class McpEndpoint:
     async def _serve(self, exchange: Exchange, principal: Principal, receive: Receive, send: Send) -> None:
         assert self._manager is not None
         expires_s = trio.current_time() + (principal.expires_at_ms - now().wall_ms) / 1000
-        session = self._sessions.find(exchange.header(SESSION_ID), principal)
+        session = self.sessions.find(exchange.header(SESSION_ID), principal)
 
         async def watched_send(message: Any) -> None:
             nonlocal session
             if message["type"] == "http.response.start":
                 opened = dict(message["headers"]).get(SESSION_ID)
                 if session is None and opened is not None and message["status"] < 400:
-                    session = self._sessions.begin(opened.decode(), principal, expires_s, trio.current_time())
+                    session = self.sessions.begin(opened.decode(), principal, expires_s, trio.current_time())
                     session.requests += 1
             await send(message)
 
@@ -169,7 +173,7 @@ class McpEndpoint:
                     session.requests -= 1
                     session.idle_since_s = trio.current_time()
         if session is not None and exchange.method == "DELETE":
-            self._sessions.end(session)
+            self.sessions.end(session)
 
     async def _refuse_scope(self, exchange: Exchange) -> None:
         needed = f"This endpoint needs the scope {Scope.READ_ONLY}."
