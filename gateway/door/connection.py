@@ -40,7 +40,7 @@ class Connection:
         self._busy = False
         self._counted = False
         self._passed_on: ReplayedStream | None = None
-        self._life = Life(service.settings.linger_s_max)
+        self._life = Life(service.settings.linger_s_max, service.calls)
 
     def ask_stop(self) -> None:
         """No more requests: the one under way is answered with `Connection: close`, an idle connection is closed."""

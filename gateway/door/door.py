@@ -131,7 +131,7 @@ class Door:
         if self._tls is None:
             connection = Connection(self._service, self._bridge, sock, peer)
         else:
-            connection = TlsConnection(self._settings, self._bridge, sock, self._tls)
+            connection = TlsConnection(self._service, self._bridge, sock, self._tls)
         self._open.add(connection)
 
         def end(crash: Exception | None) -> None:

@@ -50,12 +50,12 @@ class HypercornBridge:
         config = self._websocket if upgrades else self._config
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            with life.request():
+            with life.request(is_call=scope["type"] == "http"):
                 await self._serve_app(scope, receive, send, transport.abort)
 
         # hypercorn's annotation knows only its own kind of stream; it uses what ours has.
         watched: Any = _Watched(stream, life.peer_is_gone)
-        with life.scope:
+        with life.connection():
             try:
                 await TCPServer(ASGIWrapper(app), config, self._context, {}, watched).run()  # type: ignore[arg-type]
             except Exception as exc:
@@ -64,9 +64,8 @@ class HypercornBridge:
     async def _serve_app(self, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]) -> None:
         try:
             if scope["type"] == "http":
-                with self._service.calls:
-                    exchange = ForeignExchange(self._service, scope, receive, send, abort)
-                    await self._for_client(scope, exchange.receive, exchange.send)
+                exchange = ForeignExchange(self._service, scope, receive, send, abort)
+                await self._for_client(scope, exchange.receive, exchange.send)
             else:
                 await self._for_client(scope, receive, send)
         except Exception as exc:

@@ -10,22 +10,20 @@ import trio
 
 from gateway.door.hypercorn_bridge import HypercornBridge
 from gateway.door.life import Life
-from gateway.door.settings import DoorSettings
+from gateway.door.service import Service
 from gateway.door.wire import ReplayedStream
 
 ALPN = ("h2", "http/1.1")
 
 
 class TlsConnection:
-    def __init__(
-        self, settings: DoorSettings, bridge: HypercornBridge, sock: socket.socket, context: ssl.SSLContext
-    ) -> None:
-        self._settings = settings
+    def __init__(self, service: Service, bridge: HypercornBridge, sock: socket.socket, context: ssl.SSLContext) -> None:
+        self._settings = settings = service.settings
         self._bridge = bridge
         self._transport = ReplayedStream(sock, b"", settings.write_s_max)
         self._stream = trio.SSLStream(self._transport, context, server_side=True, https_compatible=True)
         self._handshake = trio.CancelScope()
-        self._life = Life(settings.linger_s_max)
+        self._life = Life(settings.linger_s_max, service.calls)
 
     def ask_stop(self) -> None:
         """The requests under way are answered; a handshake or an idle connection is ended."""

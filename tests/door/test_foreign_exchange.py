@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from gateway.door.exchange import Receive, Scope, Send
 from gateway.door.settings import DoorSettings
@@ -199,6 +200,32 @@ async def test_client_that_goes_while_its_response_waits_for_a_window_leaves_not
             await client.head(await client.open("/", end=True))
         await here.idle()
         assert here.supervisor.calls.count == 0
+
+
+async def test_stop_does_not_take_the_end_from_a_response_that_is_still_being_written() -> None:
+    """Its last piece is larger than the sockets hold, so it is on its way when the application has ended."""
+    begun, release, ended = trio.Event(), trio.Event(), trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await release.wait()
+        await answer(send, b"x" * 30_000)
+        ended.set()
+
+    async with site(app) as here:
+        sock = trio.socket.socket()
+        sock.setsockopt(trio.socket.SOL_SOCKET, trio.socket.SO_RCVBUF, 2048)
+        await sock.connect(("127.0.0.1", here.port))
+        async with trio.SocketStream(sock) as stream:
+            http2 = Http2(stream)
+            await http2.begin()
+            asked = await http2.open("/", end=True)
+            await begun.wait()
+            here.supervisor.request_stop()
+            await trio.testing.wait_all_tasks_blocked()
+            release.set()
+            await ended.wait()
+            assert len((await http2.response(asked)).body) == 30_000
 
 
 # ---- whose request it is --------------------------------------------------------------------------------------------

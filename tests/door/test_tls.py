@@ -2,7 +2,7 @@
 
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -167,6 +167,28 @@ async def test_request_under_way_at_a_stop_is_answered_and_idle_connections_are_
                 assert (await http2.response(asked)).body == b"ok"
                 await http2.until_over()
             await here.idle()
+
+
+async def test_stop_cuts_no_last_response_short_over_http_2(contexts: Contexts) -> None:
+    """Twenty of them: which of its tasks hypercorn has go first is left to chance."""
+    server, trusts = contexts
+    release = trio.Event()
+    answers: list[bytes] = []
+
+    async def ask(http2: Http2) -> None:
+        asked = await http2.open("/held", end=True)
+        answers.append((await http2.response(asked)).body)
+
+    with held(release) as app:
+        async with site(app, tls=server) as here, AsyncExitStack() as clients, trio.open_nursery() as nursery:
+            for _ in range(20):
+                http2 = Http2((await clients.enter_async_context(here.tls_client(trusts, "h2"))).stream)
+                await http2.begin()
+                nursery.start_soon(ask, http2)
+            await until(lambda: here.supervisor.calls.count == 20)
+            here.supervisor.request_stop()
+            release.set()
+    assert answers == [b"ok"] * 20
 
 
 @pytest.mark.parametrize("alpn", ["http/1.1", "h2"])
