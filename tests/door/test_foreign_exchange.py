@@ -18,7 +18,7 @@ from tests.certificates import tls_contexts
 from tests.door.http2 import Http2, StreamEnd
 from tests.door.site import BODY_BYTES_MAX, HOST, Client, Response, Site, answer, echo, read_body, site, until
 
-HASTY = DoorSettings(linger_s_max=0.05)
+HASTY = DoorSettings(linger_s_max=0.2)
 
 
 @pytest.fixture
@@ -100,9 +100,11 @@ async def test_body_without_end_is_told_413_and_loses_its_connection(contexts: C
         if protocol == "h2":
             async with http2_client(here, trusts) as http2:
                 stream_id = await http2.open("/")
+                await http2.data(stream_id, b"x" * 600)
+                await http2.data(stream_id, b"x" * 600)
+                assert (await http2.head(stream_id))[b":status"] == b"413"
                 with pytest.raises(StreamEnd):
                     await send_for_ever(http2, stream_id)
-                assert (await http2.head(stream_id))[b":status"] == b"413"
         else:
             async with here.tls_client(trusts) as client:
                 await client.send(b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -115,7 +117,7 @@ async def test_body_without_end_is_told_413_and_loses_its_connection(contexts: C
 @pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
 async def test_body_that_does_not_come_is_408(contexts: Contexts, protocol: str) -> None:
     server, trusts = contexts
-    async with site(settings=DoorSettings(body_s_max=0.05, linger_s_max=0.05), tls=server) as here:
+    async with site(settings=DoorSettings(body_s_max=0.05, linger_s_max=0.2), tls=server) as here:
         if protocol == "h2":
             async with http2_client(here, trusts) as http2:
                 stream_id = await http2.open("/")

@@ -84,7 +84,7 @@ async def test_connection_over_the_limits_is_closed_before_its_handshake(
 @pytest.mark.parametrize("said", [b"", GET, b"GET / HT"], ids=["before the first", "between", "in a head"])
 async def test_idle_connection_is_closed(contexts: Contexts, said: bytes) -> None:
     server, trusts = contexts
-    async with site(settings=DoorSettings(idle_s_max=0.05), tls=server) as here, here.tls_client(trusts) as client:
+    async with site(settings=DoorSettings(idle_s_max=0.3), tls=server) as here, here.tls_client(trusts) as client:
         await client.send(said)
         assert (await rest_or_reset(client)).startswith(b"HTTP/1.1 200") == (said == GET)
         await here.idle()

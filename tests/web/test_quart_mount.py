@@ -37,7 +37,7 @@ def as_it_is(quart: Any) -> App:
 
 
 def swift(config: hypercorn.config.Config) -> None:
-    config.keep_alive_timeout = 0.05
+    config.keep_alive_timeout = 0.3
 
 
 @pytest.mark.parametrize(("mounted", "closes"), [(as_it_is, False), (mount, True)])
@@ -82,7 +82,7 @@ async def _expect_end(wait: Callable[[], Any], closes: bool) -> None:
             over.set()
 
         nursery.start_soon(wait_for_it)
-        await trio.testing.wait_all_tasks_blocked(0.2)
+        await trio.testing.wait_all_tasks_blocked(0.5)
         assert not over.is_set()
         nursery.cancel_scope.cancel()
 
