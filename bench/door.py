@@ -122,14 +122,12 @@ def serve_door(port: int) -> None:
 
     from actors.supervision.supervisor import Supervisor
     from gateway.door.door import Door
-    from gateway.door.hypercorn_bridge import HypercornBridge
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor()
             await nursery.start(supervisor.run)
-            bridge = HypercornBridge(handler, supervisor.calls)
-            door = Door(supervisor, handler, body_bytes_max=lambda _: 64 * 1024, pass_on=bridge.serve)
+            door = Door(supervisor, handler, body_bytes_max=lambda _: 64 * 1024)
             await door.listen("127.0.0.1", port)
 
     trio.run(main)

@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import signal
-import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,15 +19,17 @@ from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Verifier
 from gateway.clock import now
 from gateway.data_folder import DataFolder
+from gateway.device_listener import PATH
 from gateway.device_side import DeviceSide
 from gateway.door.door import Door
-from gateway.door.hypercorn_bridge import HypercornBridge
+from gateway.door.tls_connection import ALPN
 from gateway.mcp.binding import Binding
 from gateway.mcp.endpoint import McpEndpoint
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import Sessions
 from gateway.mcp.watch import Watches
 from gateway.settings import Address, Settings
+from gateway.tls import leaf, server_context
 from gateway.tool_calls import ToolCalls
 from gateway.web.admin import Admin
 from gateway.web.app import App
@@ -51,25 +52,38 @@ class Running:
     mcp: McpEndpoint
     http: str  # HOST:PORT
     device_address: str
+    http_scheme: str
+    device_scheme: str
+
+    @property
+    def http_url(self) -> str:
+        return f"{self.http_scheme}://{self.http}"
+
+    @property
+    def device_url(self) -> str:
+        return f"{self.device_scheme}://{self.device_address}{PATH}"
 
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Running]:
     """A gateway, listening, for as long as the block lasts; leaving it stops everything in order.
 
-    Raises ProcessMustStopError when the gateway cannot go on.
+    Raises SettingsError before anything has started, ProcessMustStopError when the gateway cannot go on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     # Streams and nodes are file descriptors; the soft limit of most systems, 1024, is meant for programs with `select`.
     _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
     http, nodes = Address.parse(settings.http.listen), Address.parse(settings.devices.listen)
+    door_settings = settings.door_settings
+    http_tls = server_context("http", settings.http.tls_certificate, settings.http.tls_key, ALPN)
+    device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
         async with await SqliteStore.open(folder.log_path) as store, trio.open_nursery() as nursery:
             supervisor = Supervisor()
             await nursery.start(supervisor.run)
             devices = DeviceSide(
-                supervisor, store, folder.verifier, folder.certificates, settings.device_settings, _tls(settings)
+                supervisor, store, folder.verifier, folder.certificates, settings.device_settings, device_tls
             )
             await devices.start()
             streams = Streams(supervisor, settings.stream)
@@ -98,14 +112,25 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
                 supervisor,
                 app,
                 body_bytes_max=lambda _: BODY_BYTES_MAX,
-                pass_on=HypercornBridge(app, supervisor.calls).serve,
-                settings=settings.door_settings,
+                settings=door_settings,
+                tls=http_tls,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")
-            where = Running(folder, devices, supervisor, mcp, f"{http.host}:{http_port}", f"{nodes.host}:{device_port}")
+            where = Running(
+                folder,
+                devices,
+                supervisor,
+                mcp,
+                f"{http.host}:{http_port}",
+                f"{nodes.host}:{device_port}",
+                "http" if http_tls is None else "https",
+                "ws" if device_tls is None else "wss",
+            )
             note = folder.path / RUNNING_FILE
-            note.write_text(json.dumps({"http": where.http, "devices": where.device_address}) + "\n")
+            certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)
+            written = {"http": where.http, "devices": where.device_address, "http_certificate": certificate}
+            note.write_text(json.dumps(written) + "\n")
             try:
                 yield where
             finally:
@@ -128,14 +153,6 @@ async def until_signalled() -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
             return
-
-
-def _tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.devices.tls_certificate is None:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.devices.tls_certificate, settings.devices.tls_key)
-    return context
 
 
 def _mcp(settings: Settings, supervisor: Supervisor, fleet: Fleet, calls: ToolCalls, verifier: Verifier) -> McpEndpoint:

@@ -1,6 +1,6 @@
 """The settings of a gateway: one typed object, from a TOML file, then the environment, then flags; the last one wins.
 
-    [http]      listen = "127.0.0.1:8420"
+    [http]      listen = "127.0.0.1:8420", tls_certificate = "…", tls_key = "…"
     [devices]   listen = "127.0.0.1:8421", tls_certificate = "…", tls_key = "…"
     [node]      limits of a node's session          (actors/node/settings.py)
     [listener]  limits of the device listener       (gateway/device_listener.py)
@@ -52,6 +52,8 @@ class Address(msgspec.Struct, frozen=True):
 class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1:8420"
     public_url: str | None = None  # how agents reach this gateway, such as https://gw.example; default: as they did
+    tls_certificate: str | None = None  # PEM, with its chain; with it agents come over https://
+    tls_key: str | None = None
     trusted_proxies: list[str] = []  # networks whose X-Forwarded-For is believed, such as 10.0.0.0/8; nobody else's is
 
 

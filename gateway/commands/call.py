@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from gateway.commands.operate import OperatorError, agent_token_for, running_address
+from gateway.commands.operate import OperatorError, Reached, agent_token_for, running_gateway
 from gateway.commands.parsing import Subparsers, add_data, complain, data_path
 
 
@@ -30,21 +30,21 @@ def _call(arguments: argparse.Namespace) -> int:
         return complain("the arguments are not JSON")
     try:
         path = data_path(arguments)
-        url = arguments.url or f"http://{running_address(path)}"
+        gateway = Reached(arguments.url) if arguments.url else running_gateway(path)
         token = arguments.token or os.environ.get("HELIOGRAPH_TOKEN") or agent_token_for(path, arguments.tool)
     except OperatorError as error:
         return complain(str(error))
     request = urllib.request.Request(
-        f"{url}/mcp/tools/call",
+        f"{gateway.url}/mcp/tools/call",
         data=json.dumps({"tool": arguments.tool, "arguments": asked}).encode(),
         headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=10, context=gateway.tls) as response:
             print(json.dumps(json.load(response), indent=2))
             return 0
     except urllib.error.HTTPError as error:
         print(error.read().decode(), file=sys.stderr)
         return 1
     except OSError as error:
-        return complain(f"the gateway at {url} does not answer: {error}")
+        return complain(f"the gateway at {gateway.url} does not answer: {error}")

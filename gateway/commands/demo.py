@@ -68,7 +68,7 @@ async def _run(settings: Settings, folder: Path, nodes: int, ready_file: Path | 
         async with running(settings) as gateway:
             identities = [_enroll(gateway.folder) for _ in range(nodes)]
             for number, identity in enumerate(identities):
-                field.start_soon(_be_a_node, identity, folder / f"node-{number}", gateway.device_address, number)
+                field.start_soon(_be_a_node, identity, folder / f"node-{number}", gateway.device_url, number)
             with trio.move_on_after(LIVE_S_MAX):
                 await _all_live(gateway, nodes)
             ids = [identity.node_id for identity in identities]
@@ -76,8 +76,8 @@ async def _run(settings: Settings, folder: Path, nodes: int, ready_file: Path | 
             operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", [])
             if ready_file is not None:
                 ready = {
-                    "http": f"http://{gateway.http}",
-                    "devices": f"ws://{gateway.device_address}/devices/connect",
+                    "http": gateway.http_url,
+                    "devices": gateway.device_url,
                     "tenant": TENANT,
                     "agent_token": agent,
                     "operator_token": operator,
@@ -98,14 +98,14 @@ def _mint(folder: DataFolder, token_class: TokenClass, sub: str, scopes: list[Sc
     return folder.mint(token_class, sub, TENANT, scopes, TOKEN_LIFE_S, str(ULID()), wall_ms())
 
 
-async def _be_a_node(identity: DeviceIdentity, folder: Path, address: str, number: int) -> None:
+async def _be_a_node(identity: DeviceIdentity, folder: Path, url: str, number: int) -> None:
     """The agent that also runs on real devices, with made-up metrics."""
     fingerprint = hw_fingerprint(f"demo machine {number}", None)
     device = standard_device(identity, fingerprint, MockSampler(number, wall_ms()), wall_ms)
     journal = FileJournal(folder)
     try:
         async with trio.open_nursery() as nursery:
-            dial = WebSocketDialer(nursery, f"ws://{address}/devices/connect")
+            dial = WebSocketDialer(nursery, url)
             await Agent(device, journal=journal, connect=dial, wall_ms=wall_ms, rng=Random()).run()
     finally:
         journal.close()
@@ -119,11 +119,11 @@ async def _all_live(gateway: Running, nodes: int) -> None:
 def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
     live = sum(actor.is_live for actor in gateway.devices.fleet.nodes)
     node_id = node_ids[0] if node_ids else "NODE"
-    url = f"http://{gateway.http}"
+    url = gateway.http_url
     echo = json.dumps({"tool": f"sysecho.{node_id}.echo.invoke", "arguments": {"message": "hello"}})
     snapshot = json.dumps({"tool": f"sys.{node_id}.metrics.snapshot", "arguments": {"include": ["cpu", "load"]}})
     subscribe = json.dumps({"tool": f"sys.{node_id}.metrics.subscribe", "arguments": {"interval_ms": 1000}})
-    print(f"{live} nodes are live. Agents: {url}   nodes: ws://{gateway.device_address}/devices/connect\n")
+    print(f"{live} nodes are live. Agents: {url}   nodes: {gateway.device_url}\n")
     print("Try, in another terminal:\n")
     print(f"  TOKEN={agent}\n")
     print(f'  curl -s {url}/mcp/tools -H "Authorization: Bearer $TOKEN"')

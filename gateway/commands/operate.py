@@ -7,11 +7,13 @@ import argparse
 import json
 import os
 import re
+import ssl
 import time
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from gateway.commands.node import add_run
 from gateway.commands.parsing import Subparsers, add_data, complain, data_path, print_rows
 from gateway.data_folder import DataFolder, FolderInUseError
 from gateway.server import RUNNING_FILE
+from gateway.tls import client_context
 from schemas.certificates import Leaf
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -204,13 +207,26 @@ def _ask(path: Path, direct: Callable[[DataFolder], Any], method: str, route: st
         return _over_http(path, method, route, body)
 
 
-def running_address(path: Path) -> str:
-    """Where the gateway that holds this folder listens for agents."""
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Where a gateway listens for agents; over TLS, with what it is known by (None: what the system trusts)."""
+
+    url: str
+    tls: ssl.SSLContext | None = None
+
+
+def running_gateway(path: Path) -> Reached:
+    """The gateway that holds this folder."""
     try:
-        address: str = json.loads((path / RUNNING_FILE).read_text())["http"]
+        note = json.loads((path / RUNNING_FILE).read_text())
+        address, certificate = note["http"], note["http_certificate"]
     except (OSError, ValueError, KeyError):
         raise OperatorError(f"no gateway runs on {path}: start one with `heliograph serve`") from None
-    return address
+    return (
+        Reached(f"http://{address}")
+        if certificate is None
+        else Reached(f"https://{address}", client_context(certificate))
+    )
 
 
 def agent_token_for(path: Path, tool: str, life_s: int = 60) -> str:
@@ -226,24 +242,24 @@ def agent_token_for(path: Path, tool: str, life_s: int = 60) -> str:
 
 
 def _over_http(path: Path, method: str, route: str, body: Any) -> Any:
-    address = running_address(path)
+    gateway = running_gateway(path)
     folder = DataFolder(path, _now_ms())
     user = os.environ.get("USER", "operator")
     token = folder.mint(TokenClass.OPERATOR, user, "operators", [], 60, str(ULID()), _now_ms())
     request = urllib.request.Request(
-        f"http://{address}{route}",
+        f"{gateway.url}{route}",
         method=method,
         data=None if body is None else json.dumps(body).encode(),
         headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=10, context=gateway.tls) as response:
             return json.load(response)
     except urllib.error.HTTPError as error:
         told = json.load(error)
         raise OperatorError(f"{told['message']} {told['suggested_fix']}") from None
     except OSError as error:
-        raise OperatorError(f"the gateway at {address} does not answer: {error}") from None
+        raise OperatorError(f"the gateway at {gateway.url} does not answer: {error}") from None
 
 
 def _now_ms() -> int:

@@ -35,7 +35,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 async def _run(settings: Settings) -> None:
     async with running(settings) as gateway:
-        print(f"agents   http://{gateway.http}   nodes   ws://{gateway.device_address}/devices/connect", flush=True)
+        print(f"agents   {gateway.http_url}   nodes   {gateway.device_url}", flush=True)
         await until_signalled()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.commands.event_stream import Event, ProtocolError, events
-from gateway.commands.operate import OperatorError, agent_token_for, running_address
+from gateway.commands.operate import OperatorError, Reached, agent_token_for, running_gateway
 from gateway.commands.parsing import Subparsers, add_data, complain, data_path
 from gateway.commands.watch_view import View, meaning_of
 
@@ -41,12 +41,12 @@ def _watch(arguments: argparse.Namespace) -> int:
     tool = f"sys.{arguments.node_id}.{arguments.capability}.subscribe"
     try:
         path = data_path(arguments)
-        url = arguments.url or f"http://{running_address(path)}"
+        gateway = Reached(arguments.url) if arguments.url else running_gateway(path)
         token = arguments.token or os.environ.get("HELIOGRAPH_TOKEN") or agent_token_for(path, tool, TOKEN_LIFE_S)
     except OperatorError as error:
         return complain(str(error))
     request = urllib.request.Request(
-        f"{url}/mcp/tools/call",
+        f"{gateway.url}/mcp/tools/call",
         data=json.dumps({"tool": tool, "arguments": {"interval_ms": arguments.interval_ms}}).encode(),
         headers={
             "authorization": f"Bearer {token}",
@@ -55,14 +55,14 @@ def _watch(arguments: argparse.Namespace) -> int:
         },
     )
     try:
-        with urllib.request.urlopen(request, timeout=SILENCE_S_MAX) as response:
+        with urllib.request.urlopen(request, timeout=SILENCE_S_MAX, context=gateway.tls) as response:
             show = _print_frames if arguments.json else _draw
             close = show(events(response), arguments)
     except urllib.error.HTTPError as error:
         print(error.read().decode(), file=sys.stderr)
         return 1
     except (OSError, ProtocolError) as error:
-        print(f"heliograph: the stream from {url} broke: {error}", file=sys.stderr)
+        print(f"heliograph: the stream from {gateway.url} broke: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 0

@@ -1,1 +1,1 @@
-"""The door: our HTTP/1.1 server for cleartext, in front of one ASGI application. Start reading at `door.py`."""
+"""The door: HTTP for one ASGI application, ours in cleartext, else hypercorn held to its bounds. See `door.py`."""

@@ -5,53 +5,30 @@ counting connections and stopping all of them are the door's.
 """
 
 import math
-import os
 import socket
-import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from http import HTTPStatus
 
 import structlog
 import trio
 
 from actors.supervision.crash_report import report
-from actors.supervision.in_flight import InFlight
-from gateway.door.addresses import Addresses
-from gateway.door.exchange import App, Exchange, Scope
+from gateway.door.exchange import Exchange, Scope
+from gateway.door.hypercorn_bridge import HypercornBridge
+from gateway.door.life import Life
 from gateway.door.requests import Head, Outside, Refusal, RequestReader
 from gateway.door.responses import refusal
-from gateway.door.settings import DoorSettings
+from gateway.door.service import Service
 from gateway.door.wire import ReplayedStream, Wire
-from schemas.ulids import Mint
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 ADOPT = "heliograph.adopt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """What all connections of one door share."""
-
-    app: App
-    settings: DoorSettings
-    body_bytes_max: Callable[[str], int]
-    """By path: a request with a longer body is told 413."""
-    pass_on: Callable[[ReplayedStream], Awaitable[None]]
-    """Serves HTTP/2 and WebSockets; returns when that connection is over."""
-    addresses: Addresses
-    calls: InFlight
-    """A stop waits for these."""
-    mint: Mint = field(default_factory=lambda: Mint(os.urandom))
-
-    def correlation_id(self) -> str:
-        return self.mint.mint(time.time_ns() // 1_000_000)
-
-
 class Connection:
-    def __init__(self, service: Service, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def __init__(self, service: Service, bridge: HypercornBridge, sock: socket.socket, peer: tuple[str, int]) -> None:
         self._service = service
+        self._bridge = bridge
         self._settings = service.settings
         self._wire = Wire(sock, service.settings)
         self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max)
@@ -63,6 +40,7 @@ class Connection:
         self._busy = False
         self._counted = False
         self._passed_on: ReplayedStream | None = None
+        self._life = Life(service.settings.linger_s_max, service.calls)
 
     def ask_stop(self) -> None:
         """No more requests: the one under way is answered with `Connection: close`, an idle connection is closed."""
@@ -72,6 +50,7 @@ class Connection:
         elif self._waits_until_s < math.inf and not self._reader.pending_bytes:
             self._wire.interrupt()
         if self._passed_on is not None:
+            self._life.ask_stop()
             self._passed_on.hurry(self._settings.stopping_write_s_max)
 
     def expire(self, now_s: float) -> None:
@@ -145,7 +124,7 @@ class Connection:
     async def _hand_over(self) -> None:
         replay = self._reader.take_pending()
         async with ReplayedStream(self._wire.detach(), replay, self._settings.write_s_max) as self._passed_on:
-            await self._service.pass_on(self._passed_on)
+            await self._bridge.serve(self._passed_on, self._life)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,14 @@
-"""The door: cleartext HTTP/1.1 for one ASGI application, as children of the supervisor.
+"""The door: HTTP for one ASGI application, as children of the supervisor.
 
 Here connections are accepted, counted and refused; what happens on one is in `connection.py`, what its bytes mean in
-`requests.py` and `responses.py`. TLS, HTTP/2 and WebSockets are another server's, given as `pass_on`. The lifespan
+`requests.py` and `responses.py`. TLS, HTTP/2 and WebSockets are hypercorn's (`hypercorn_bridge.py`). The lifespan
 protocol is not spoken: whoever starts the door starts the application.
 """
 
 import errno
 import socket
-from collections.abc import Awaitable, Callable
+import ssl
+from collections.abc import Callable
 from http import HTTPStatus
 
 import structlog
@@ -18,11 +19,14 @@ from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.door.addresses import Addresses
-from gateway.door.connection import Connection, Service
+from gateway.door.connection import Connection
 from gateway.door.exchange import App
+from gateway.door.hypercorn_bridge import HypercornBridge
 from gateway.door.responses import refusal
+from gateway.door.service import Service
 from gateway.door.settings import DoorSettings
-from gateway.door.wire import ReplayedStream, Wire
+from gateway.door.tls_connection import TlsConnection
+from gateway.door.wire import Wire
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -38,8 +42,8 @@ class Door:
         app: App,
         *,
         body_bytes_max: Callable[[str], int],
-        pass_on: Callable[[ReplayedStream], Awaitable[None]],
         settings: DoorSettings | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._supervisor = supervisor
         self._settings = settings or DoorSettings()
@@ -48,12 +52,13 @@ class Door:
             app=app,
             settings=self._settings,
             body_bytes_max=body_bytes_max,
-            pass_on=pass_on,
             addresses=self._addresses,
             calls=supervisor.calls,
         )
+        self._bridge = HypercornBridge(self._service)
+        self._tls = tls
         self._refusals = 0
-        self._open: set[Connection] = set()
+        self._open: set[Connection | TlsConnection] = set()
         self._swept = False
 
     @property
@@ -122,7 +127,11 @@ class Door:
         if counted and not self._addresses.enter(address):
             self._turn_away(sock)
             return
-        connection = Connection(self._service, sock, peer)
+        connection: Connection | TlsConnection
+        if self._tls is None:
+            connection = Connection(self._service, self._bridge, sock, peer)
+        else:
+            connection = TlsConnection(self._service, self._bridge, sock, self._tls)
         self._open.add(connection)
 
         def end(crash: Exception | None) -> None:
@@ -146,7 +155,8 @@ class Door:
 
     def _turn_away(self, sock: socket.socket) -> None:
         wire = Wire(sock, self._settings)
-        if self._refusals >= self._settings.refusals_max:
+        # Over TLS not a word either: a handshake would cost more than what is refused.
+        if self._refusals >= self._settings.refusals_max or self._tls is not None:
             wire.close()
             return
         self._refusals += 1

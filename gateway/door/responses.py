@@ -117,16 +117,19 @@ def date_line() -> bytes:
     return _date[1]
 
 
+def refusal_parts(status: HTTPStatus, correlation_id: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Headers and body of an answer with the error envelope, for whoever frames it."""
+    code = CODE_OF_STATUS[status]
+    retries = code is Code.RATE_LIMITED
+    retry_after_ms = RETRY_AFTER_S * 1000 if retries else None
+    body = msgspec.json.encode(envelope(code, retry_after_ms=retry_after_ms, correlation_id=correlation_id))
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    return headers + [(b"retry-after", b"%d" % RETRY_AFTER_S)] * retries, body
+
+
 def refusal(status: HTTPStatus, correlation_id: str, *, with_body: bool = True) -> bytes:
     """A whole response with the error envelope, after which the connection closes."""
-    code = CODE_OF_STATUS[status]
-    retry_after_ms = RETRY_AFTER_S * 1000 if code is Code.RATE_LIMITED else None
-    body = msgspec.json.encode(envelope(code, retry_after_ms=retry_after_ms, correlation_id=correlation_id))
-    retry_after = b"retry-after: %d\r\n" % RETRY_AFTER_S if code is Code.RATE_LIMITED else b""
-    head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%bconnection: close\r\n%b" % (
-        _STATUS_LINES[status.value],
-        len(body),
-        retry_after,
-        date_line(),
-    )
+    headers, body = refusal_parts(status, correlation_id)
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    head = b"%b%bconnection: close\r\n%b" % (_STATUS_LINES[status.value], lines, date_line())
     return head + body if with_body else head

@@ -16,6 +16,7 @@ class DoorSettings:
     idle_s_max: float = 60.0  # between requests, and before the first; then closed silently
     head_s_max: float = 10.0  # from a head's first byte to its last; then 408
     sweep_s: float = 0.5  # between looks for connections past one of these two; how much later they may end
+    handshake_s_max: float = 10.0  # for TLS; then closed
     body_s_max: float = 20.0  # spent waiting for one body's bytes, in all; then 408
     write_s_max: float = 30.0  # for the peer to take any byte of a response; then the connection is reset
     stopping_write_s_max: float = 3.0  # the same for HTTP/2 and WebSockets once we stop: no cancel reaches their writes
@@ -27,5 +28,11 @@ class DoorSettings:
     refusals_max: int = 64  # being told 503 at the same time; the next one is closed without a word
     backlog: int = 1024  # not accepted yet; the kernel drops the next one's SYN, and its client tries again
     accept_again_s: float = 0.1  # pause after accept failed for want of file descriptors or memory
+
+    http2_streams_max: int = 100  # requests at the same time on one HTTP/2 connection; the next one is a protocol error
+    hypercorn_requests_max: int = (
+        1_000_000  # on one connection over TLS or HTTP/2, one after another; then it is closed
+    )
+    websocket_bytes_max: int = 64 * 1024  # of one message; a longer one closes the WebSocket with 1009
 
     trusted_proxies: tuple[Network, ...] = ()  # peers whose X-Forwarded-For is believed; nobody else's is

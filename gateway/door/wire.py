@@ -145,8 +145,14 @@ class ReplayedStream(trio.abc.HalfCloseableStream):
                 except OSError as exc:
                     raise trio.BrokenResourceError from exc
             if self._patience.cancelled_caught:
-                self.socket.close()
+                self.abort()
                 raise trio.BrokenResourceError("the peer does not read")
+
+    def abort(self) -> None:
+        """Reset: the peer must not take what it got for whole."""
+        with contextlib.suppress(OSError):
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self.socket.close()
 
     def hurry(self, write_s_max: float) -> None:
         """From now on the peer has no longer than this to take any byte."""

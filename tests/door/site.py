@@ -2,12 +2,12 @@
 
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import trio
-from hypercorn.config import Config
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
@@ -15,7 +15,6 @@ from actors.supervision.stop_ladder import StopSettings
 from actors.supervision.supervisor import Supervisor
 from gateway.door.door import Door
 from gateway.door.exchange import App, Receive, Scope, Send
-from gateway.door.hypercorn_bridge import HypercornBridge
 from gateway.door.settings import DoorSettings
 
 PATIENCE_S = 20.0
@@ -60,6 +59,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         "body": body.decode("latin-1"),
         "version": scope["http_version"],
         "client": scope["client"][0],
+        "scheme": scope["scheme"],
     }
     await answer(send, json.dumps(said).encode())
 
@@ -85,7 +85,7 @@ class Response:
 
 @dataclass
 class Client:
-    stream: trio.SocketStream
+    stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]
     buffer: bytearray = field(default_factory=bytearray)
 
     async def send(self, data: bytes) -> None:
@@ -155,6 +155,15 @@ class Site:
         async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
             yield Client(stream)
 
+    @contextlib.asynccontextmanager
+    async def tls_client(self, trusts: ssl.SSLContext, *alpn: str) -> AsyncIterator[Client]:
+        trusts.set_alpn_protocols(alpn or ["http/1.1"])
+        raw = await trio.open_tcp_stream("127.0.0.1", self.port)
+        stream = trio.SSLStream(raw, trusts, server_hostname="127.0.0.1", https_compatible=True)
+        async with stream:
+            await stream.do_handshake()
+            yield Client(stream)
+
     async def idle(self) -> None:
         """Until the door holds no connection."""
         await until(lambda: self.door.connections == 0)
@@ -166,25 +175,23 @@ async def until(condition: Callable[[], bool]) -> None:
         await trio.lowlevel.checkpoint()
 
 
-def _soon_gone(config: Config) -> None:
-    config.keep_alive_timeout = 0.1  # hypercorn holds an HTTP/2 connection for so long after its client has gone
-
-
 @contextlib.asynccontextmanager
 async def site(
-    app: App = echo, settings: DoorSettings | None = None, stop: StopSettings | None = None
+    app: App = echo,
+    settings: DoorSettings | None = None,
+    stop: StopSettings | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Site]:
     with trio.fail_after(PATIENCE_S), capture_logs() as logged:
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(stop=stop)
             await nursery.start(supervisor.run)
-            bridge = HypercornBridge(app, supervisor.calls, _soon_gone)
             door = Door(
                 supervisor,
                 app,
                 body_bytes_max=lambda path: 10 if path == "/small" else BODY_BYTES_MAX,
-                pass_on=bridge.serve,
                 settings=settings,
+                tls=tls,
             )
             port = await door.listen("127.0.0.1", 0)
             yield Site(door, port, supervisor, logged)

@@ -263,6 +263,7 @@ async def test_body_that_breaks_off_is_a_disconnect() -> None:
 
     async with site(app) as here, here.client() as client:
         await client.send(POST + b"Content-Length: 3\r\n\r\nab")
+        assert isinstance(client.stream, trio.SocketStream)
         await client.stream.send_eof()
         with pytest.raises(trio.BrokenResourceError):
             await client.rest()
@@ -290,6 +291,7 @@ async def test_disconnect_during_a_call_reaches_the_application() -> None:
 async def test_client_that_half_closes_still_gets_its_answer() -> None:
     async with site() as here, here.client() as client:
         await client.send(b"GET /half HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert isinstance(client.stream, trio.SocketStream)
         await client.stream.send_eof()
         assert (await client.response()).said["path"] == "/half"
         assert await client.rest() == b""

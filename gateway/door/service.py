@@ -1,0 +1,27 @@
+"""What all connections of one door share, however each of them is served."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from actors.supervision.in_flight import InFlight
+from gateway.door.addresses import Addresses
+from gateway.door.exchange import App
+from gateway.door.settings import DoorSettings
+from schemas.ulids import Mint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    app: App
+    settings: DoorSettings
+    body_bytes_max: Callable[[str], int]
+    """By path: a request with a longer body is told 413."""
+    addresses: Addresses
+    calls: InFlight
+    """A stop waits for these."""
+    mint: Mint = field(default_factory=lambda: Mint(os.urandom))
+
+    def correlation_id(self) -> str:
+        return self.mint.mint(time.time_ns() // 1_000_000)
