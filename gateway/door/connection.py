@@ -23,11 +23,13 @@ from gateway.door.requests import Head, Outside, Refusal, RequestReader
 from gateway.door.responses import refusal
 from gateway.door.settings import DoorSettings
 from gateway.door.wire import ReplayedStream, Wire
+from gateway.pump import Pump
 from schemas.ulids import Mint
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 ADOPT = "heliograph.adopt"
+WHEN_GONE = "heliograph.when_gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,8 @@ class Service:
     addresses: Addresses
     calls: InFlight
     """A stop waits for these."""
+    pump: Pump
+    """Watches the sockets of requests whose application wants to hear of a disconnect."""
     mint: Mint = field(default_factory=lambda: Mint(os.urandom))
 
     def correlation_id(self) -> str:
@@ -53,7 +57,7 @@ class Connection:
     def __init__(self, service: Service, sock: socket.socket, peer: tuple[str, int]) -> None:
         self._service = service
         self._settings = service.settings
-        self._wire = Wire(sock, service.settings)
+        self._wire = Wire(sock, service.settings, service.pump)
         self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max)
         self._peer = peer
         self._local: tuple[str, int] = sock.getsockname()[:2]
@@ -195,14 +199,16 @@ class Connection:
             "headers": head.headers,
             "client": client,
             "server": self._local,
-            "extensions": {ADOPT: exchange.adopt},
+            "extensions": {ADOPT: exchange.adopt, WHEN_GONE: exchange.when_gone},
         }
         crash: Exception | None = None
         try:
             await self._service.app(scope, exchange.receive, exchange.send)
         except Exception as exc:
             crash = exc
-        return await self._conclude(head, exchange, crash)
+        finally:
+            exchange.end()
+        return await self._conclude(head, exchange, crash or exchange.watch_crash)
 
     async def _conclude(self, head: Head, exchange: Exchange, crash: Exception | None) -> bool:
         """What follows from how the application ended."""

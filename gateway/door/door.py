@@ -23,6 +23,7 @@ from gateway.door.exchange import App
 from gateway.door.responses import refusal
 from gateway.door.settings import DoorSettings
 from gateway.door.wire import ReplayedStream, Wire
+from gateway.pump import Pump
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -44,6 +45,7 @@ class Door:
         self._supervisor = supervisor
         self._settings = settings or DoorSettings()
         self._addresses = Addresses(self._settings.trusted_proxies, self._settings.connections_per_address_max)
+        self._pump = Pump()
         self._service = Service(
             app=app,
             settings=self._settings,
@@ -51,10 +53,11 @@ class Door:
             pass_on=pass_on,
             addresses=self._addresses,
             calls=supervisor.calls,
+            pump=self._pump,
         )
         self._refusals = 0
         self._open: set[Connection] = set()
-        self._swept = False
+        self._is_kept = False
 
     @property
     def connections(self) -> int:
@@ -64,11 +67,9 @@ class Door:
     async def listen(self, host: str, port: int) -> int:
         """Bind, start accepting, and say on which port."""
         listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
-        if not self._swept:
-            self._swept = True
-            self._supervisor.start(
-                ChildSpec(name="door_sweeper", run=self._sweep, kind=Kind.PERMANENT, stage=Stage.ACCEPTING)
-            )
+        if not self._is_kept:
+            self._is_kept = True
+            self._keep()
         for listener in listeners:
             sock = socket.socket(fileno=listener.socket.detach())
             sock.setblocking(False)
@@ -86,6 +87,21 @@ class Door:
                 )
             )
         return port
+
+    def _keep(self) -> None:
+        """Start what all connections share."""
+        self._supervisor.start(
+            ChildSpec(name="door_sweeper", run=self._sweep, kind=Kind.PERMANENT, stage=Stage.ACCEPTING)
+        )
+        self._supervisor.start(
+            ChildSpec(
+                name="door_pump",
+                run=self._pump.run,
+                kind=Kind.PERMANENT,
+                stage=Stage.CORE,
+                on_end=lambda _: self._pump.close(),
+            )
+        )
 
     async def _sweep(self) -> None:
         while True:
@@ -145,7 +161,7 @@ class Door:
             end(None)
 
     def _turn_away(self, sock: socket.socket) -> None:
-        wire = Wire(sock, self._settings)
+        wire = Wire(sock, self._settings, self._pump)
         if self._refusals >= self._settings.refusals_max:
             wire.close()
             return

@@ -16,12 +16,11 @@ from typing import Any, TypeAlias
 
 import jiter
 import msgspec
-import trio
 
 from actors.fleet import Fleet
 from actors.node.session_rules import Moment
 from gateway.access.tokens import Principal, TokenClass, TokenFault, Verifier
-from gateway.tool_calls import Answered, Refused, ToolCalls
+from gateway.tool_calls import Answered, ToolCalls
 from gateway.tool_list import PAGE_TOOLS_DEFAULT, describe, list_tools
 from gateway.web.admin import Admin
 from gateway.web.exchange import BodyTooLarge, ClientGone, Exchange, Receive, Scope, Send
@@ -110,12 +109,9 @@ class App:
                 'Send {"tool": NAME, "arguments": {...}} and nothing else.',
             )
             return
-        answer: Answered | Refused | None = None
-        async with trio.open_nursery() as nursery:
-            # A caller that hangs up cancels its call, and the node is told.
-            nursery.start_soon(_cancel_when_gone, exchange, nursery.cancel_scope)
-            answer = await self._calls.call_tool(principal, *request)
-            nursery.cancel_scope.cancel()
+        tool, arguments = request
+        # A caller that hangs up cancels its call, and the node is told.
+        answer = await exchange.unless_gone(lambda: self._calls.call_tool(principal, tool, arguments))
         if answer is None:
             return
         if isinstance(answer, Answered):
@@ -208,11 +204,6 @@ def _tool_and_arguments(body: bytes) -> tuple[str, Any] | None:
     if not isinstance(request, dict) or set(request) != {"tool", "arguments"} or not isinstance(request["tool"], str):
         return None
     return request["tool"], request["arguments"]
-
-
-async def _cancel_when_gone(exchange: Exchange, scope: trio.CancelScope) -> None:
-    await exchange.wait_gone()
-    scope.cancel()
 
 
 async def _cacheable(exchange: Exchange, tag: str, body: bytes, content_type: bytes, cache_control: bytes) -> None:
