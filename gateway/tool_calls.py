@@ -126,7 +126,10 @@ class ToolCalls:
     def _announced(retained: Retained | None, target: ToolName) -> Tool | _No:
         if retained is None:
             return _No(Code.MANIFEST_NOT_FOUND)
-        same = [t for t in retained.accepted.tools if (t.target.kind, t.target.cap_id) == (target.kind, target.cap_id)]
-        if not same:
-            return _No(Code.MANIFEST_NOT_FOUND)
-        return next((tool for tool in same if tool.target.verb == target.verb), _No(Code.VERB_UNSUPPORTED))
+        refusal = Code.MANIFEST_NOT_FOUND
+        for tool in retained.accepted.tools:
+            if tool.target.cap_id == target.cap_id and tool.target.kind == target.kind:
+                if tool.target.verb == target.verb:
+                    return tool
+                refusal = Code.VERB_UNSUPPORTED
+        return _No(refusal)

@@ -24,7 +24,6 @@ class LogLimits(msgspec.Struct, frozen=True):
     queue_appends_max: int = 8_192  # unanswered appends; the next one is Refused(OVERLOADED)
     queue_bytes_max: int = 64 * 1024 * 1024  # bytes in unanswered appends; the next one is Refused(OVERLOADED)
     batch_appends_max: int = 512  # appends in one transaction; the rest wait for the next
-    gather_s: float = 0.002  # from a batch of several appends to the next: more gather meanwhile; one alone never waits
     erase_after_s: float = 2.0  # from closing an item to the start of its erasure; 5 s is the promise
     checkpoint_retry_s: float = 0.2  # wait before trying again when a reader was in the way
     wal_bytes_max: int = 16 * 1024 * 1024  # written (as estimated) since the last checkpoint; then there is one
@@ -174,5 +173,5 @@ def check_parts(parts: Sequence[Part]) -> None:
     """Refuse what no caller may ask, before it is queued: it would be ambiguous which part comes first."""
     if not parts:
         raise ValueError("an append needs at least one part")
-    if len({part.stream for part in parts}) != len(parts):
+    if len(parts) > 1 and len({part.stream for part in parts}) != len(parts):
         raise ValueError("an append may name each stream once")
