@@ -1,5 +1,6 @@
 """A whole gateway in one process: data folder, log, device side, HTTP application and door, under one supervisor."""
 
+import gc
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from gateway.web.exchange import BODY_BYTES_MAX
 from schemas.ulids import Mint
 
 RUNNING_FILE = "running.json"  # where the gateway that holds a folder can be reached, for the command line
+GC_THRESHOLDS = (20_000, 20, 20)  # Python's 700 look for cycles several times in each call, which makes none
 SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by a busy event loop (docs/adr/0008)
 
 
@@ -45,6 +47,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     Raises ProcessMustStopError when the gateway cannot go on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*GC_THRESHOLDS)
     http, nodes = Address.parse(settings.http.listen), Address.parse(settings.devices.listen)
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
         async with await SqliteStore.open(folder.log_path) as store, trio.open_nursery() as nursery:
