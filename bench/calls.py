@@ -436,21 +436,23 @@ def report(found: Measured) -> bool:
     """Print what was found and keep it; whether it is what was expected."""
     medians = {callers: {name: median(rounds) for name, rounds in of.items()} for callers, of in found.items()}
     print(f"{'callers':>7}  {'server':<12}{'per CPU-s':>10}{'lowest':>9}{'highest':>9}", end="")
-    print(f"{'per s':>9}{'p50 ms':>9}{'p99 ms':>9}{'server':>8}{'load':>6}{'ratio':>7}")
-    ratios = {}
+    print(f"{'per s':>9}{'p50 ms':>9}{'p99 ms':>9}{'server':>8}{'load':>6}{'ours to it':>12}")
+    ratios = {
+        callers: {name: of[OURS].per_cpu_s / of[name].per_cpu_s for name in (MODERN, LEGACY)}
+        for callers, of in medians.items()
+    }
     for callers, of in medians.items():
-        ratios[callers] = of[OURS].per_cpu_s / max(of[MODERN].per_cpu_s, of[LEGACY].per_cpu_s)
         for name, typical in of.items():
             rates = [one.per_cpu_s for one in found[callers][name]]
             print(
                 f"{callers:>7}  {name:<12}{typical.per_cpu_s:>10,.0f}{min(rates):>9,.0f}{max(rates):>9,.0f}"
                 f"{typical.per_s:>9,.0f}{typical.p50_ms:>9.2f}{typical.p99_ms:>9.2f}"
                 f"{typical.server_share:>8.0%}{typical.load_share:>6.0%}"
-                + (f"{ratios[callers]:>7.2f}" if name == OURS else "")
+                + ("" if name == OURS else f"{ratios[callers][name]:>12.2f}")
             )
-    met = all(ratios[callers] >= RATIO_MIN for callers in DECIDING)
-    print(f"expected at {' and '.join(map(str, DECIDING))} callers: a ratio of at least {RATIO_MIN:g}", end="")
-    print(f" to the faster of the SDK's two eras: {'met' if met else 'NOT MET'}")
+    met = all(min(ratios[callers].values()) >= RATIO_MIN for callers in DECIDING)
+    print(f"expected at {' and '.join(map(str, DECIDING))} callers: at least {RATIO_MIN:g} times", end="")
+    print(f" the faster of the SDK's two eras: {'met' if met else 'NOT MET'}")
     result = {
         "ratios": ratios,
         "medians": {callers: {name: asdict(one) for name, one in of.items()} for callers, of in medians.items()},
