@@ -1,5 +1,6 @@
 """A whole gateway in one process: data folder, log, device side, HTTP application and door, under one supervisor."""
 
+import gc
 import json
 import os
 import resource
@@ -37,6 +38,7 @@ from gateway.web.exchange import BODY_BYTES_MAX
 from schemas.ulids import Mint
 
 RUNNING_FILE = "running.json"  # where the gateway that holds a folder can be reached, for the command line
+GC_THRESHOLDS = (20_000, 20, 20)  # Python's 700 look for cycles several times in each call, which makes none
 SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by a busy event loop (docs/adr/0008)
 
 
@@ -74,6 +76,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
     # Streams and nodes are file descriptors; the soft limit of most systems, 1024, is meant for programs with `select`.
     _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
+    gc.set_threshold(*GC_THRESHOLDS)
     http, nodes = Address.parse(settings.http.listen), Address.parse(settings.devices.listen)
     door_settings = settings.door_settings
     http_tls = server_context("http", settings.http.tls_certificate, settings.http.tls_key, ALPN)

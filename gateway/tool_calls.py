@@ -133,7 +133,10 @@ class ToolCalls:
     def _announced(retained: Retained | None, target: ToolName) -> Tool | No:
         if retained is None:
             return No(Code.MANIFEST_NOT_FOUND)
-        same = [t for t in retained.accepted.tools if (t.target.kind, t.target.cap_id) == (target.kind, target.cap_id)]
-        if not same:
-            return No(Code.MANIFEST_NOT_FOUND)
-        return next((tool for tool in same if tool.target.verb == target.verb), No(Code.VERB_UNSUPPORTED))
+        refusal = Code.MANIFEST_NOT_FOUND
+        for tool in retained.accepted.tools:
+            if tool.target.cap_id == target.cap_id and tool.target.kind == target.kind:
+                if tool.target.verb == target.verb:
+                    return tool
+                refusal = Code.VERB_UNSUPPORTED
+        return No(refusal)

@@ -1,5 +1,6 @@
 """The RFC 8785 form of a JSON value, and the blake3-256 hash over it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import rfc8785
@@ -18,17 +19,19 @@ def digest(value: Any) -> str:
     return blake3(canonical(value)).hexdigest()
 
 
-def first_unsafe_number(value: Any, pointer: str = "") -> str | None:
+def first_unsafe_number(value: Any) -> str | None:
     """Where the first number stands that the canonical form cannot hold; None when all is well."""
-    match value:
-        case dict():
-            return next(
-                (at for key, item in value.items() if (at := first_unsafe_number(item, f"{pointer}/{key}"))), None
-            )
-        case list():
-            return next(
-                (at for i, item in enumerate(value) if (at := first_unsafe_number(item, f"{pointer}/{i}"))), None
-            )
-        case int() | float() if not -INTEGER_MAX <= value <= INTEGER_MAX:
-            return pointer
+    if isinstance(value, int | float):
+        return None if -INTEGER_MAX <= value <= INTEGER_MAX else ""
+    steps: Iterable[tuple[str | int, Any]]
+    if isinstance(value, dict):
+        steps = value.items()
+    elif isinstance(value, list):
+        steps = enumerate(value)
+    else:
+        return None
+    for step, item in steps:
+        below = first_unsafe_number(item)
+        if below is not None:
+            return f"/{step}{below}"
     return None

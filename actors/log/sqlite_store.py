@@ -1,8 +1,9 @@
 """The embedded store: SQLite behind the log's port. The side of it that lives in trio.
 
-An append is queued at once and answered when its transaction is durable. Requests are handed to the writer thread at
-the end of the scheduler's tick, so tasks that were woken together are committed together; one `run_sync_soon` brings a
-whole batch of answers back. Reads run on a connection of their own, in a worker thread, and do not wait for writes.
+An append is queued at once and answered when its transaction is durable. An idle writer thread is woken by the first
+and takes what there is when it gets to run; whatever comes during its commit goes together in the next. One
+`run_sync_soon` brings a whole batch of answers back. Reads run on a connection of their own, in a worker thread, and do
+not wait for writes.
 
 Whoever runs the process should set `sys.setswitchinterval` to half a millisecond or so: at Python's 5 ms, a trio thread
 that computes without a pause can keep the writer thread from running for seconds (measured).
@@ -64,7 +65,6 @@ class SqliteStore:
         self._reading = trio.CapacityLimiter(1)  # one connection, so one read at a time
         self._queued_appends = 0
         self._queued_bytes = 0
-        self._is_waking = False
         self._is_closed = False
         self._ended = trio.Event()
         self._writer.thread.start()
@@ -119,13 +119,6 @@ class SqliteStore:
         if self._is_closed:
             raise trio.ClosedResourceError("the log is closed")
         self._writer.submit(request)
-        if not self._is_waking:
-            self._is_waking = True
-            self._token.run_sync_soon(self._wake_writer)
-
-    def _wake_writer(self) -> None:
-        self._is_waking = False
-        self._writer.wake()
 
     def _deliver(self, answered: Sequence[Request]) -> None:
         """Called in the writer thread."""

@@ -74,6 +74,7 @@ class Writer:
         self._in_hand: list[Request] = []
         self._closing = False
         self._known: dict[str, Head] = {}
+        self._is_idle = False  # asleep until there is something to do
         self._erase_at_s: float | None = None
         self._wal_bytes = 0  # estimated, since the last checkpoint
         self.thread = threading.Thread(target=self._run, name="heliograph-log", daemon=True)
@@ -81,16 +82,14 @@ class Writer:
     # ── called from the trio thread ─────────────────────────────────────────────────────────────────────────────────
 
     def submit(self, request: Request) -> None:
-        """Queue a request; `wake` says when the writer should look. Raises if it has stopped for good."""
+        """Queue a request, and wake the writer if it sleeps. Raises if it has stopped for good."""
         with self._condition:
             if self.failure is not None:
                 raise retold(self.failure)
             self._queue.append(request)
-
-    def wake(self) -> None:
-        """There is something to do."""
-        with self._condition:
-            self._condition.notify()
+            if self._is_idle:
+                self._is_idle = False  # once is enough: whatever comes until it runs goes with this
+                self._condition.notify()
 
     def finish(self) -> None:
         """Do what is queued, then end; the connection is left open."""
@@ -132,7 +131,9 @@ class Writer:
                 wait_s = None if self._erase_at_s is None else self._erase_at_s - time.monotonic()
                 if wait_s is not None and wait_s <= 0:
                     break
+                self._is_idle = True
                 self._condition.wait(wait_s)
+                self._is_idle = False
             batch: list[Request] = []
             while self._queue and len(batch) < self._limits.batch_appends_max:
                 if self._queue[0].work is not None:

@@ -70,8 +70,10 @@ class Part(msgspec.Struct, frozen=True):
     @property
     def size_bytes(self) -> int:
         """About what it takes to hold it in a queue."""
-        items = sum(len(item.data) + len(item.arguments or b"") for item in self.opened)
-        return sum(map(len, self.events)) + items + len(self.snapshot or b"")
+        size = sum(map(len, self.events)) + len(self.snapshot or b"")
+        for item in self.opened:
+            size += len(item.data) + len(item.arguments or b"")
+        return size
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -173,5 +175,5 @@ def check_parts(parts: Sequence[Part]) -> None:
     """Refuse what no caller may ask, before it is queued: it would be ambiguous which part comes first."""
     if not parts:
         raise ValueError("an append needs at least one part")
-    if len({part.stream for part in parts}) != len(parts):
+    if len(parts) > 1 and len({part.stream for part in parts}) != len(parts):
         raise ValueError("an append may name each stream once")

@@ -200,7 +200,7 @@ class NodeActor:
     async def _answer_to(self, call: PendingCall, now: Moment) -> Outcome:
         self._world.calls.add(call)
         try:
-            with trio.move_on_at(_mono_s(call.deadline_at_ms, now)):
+            with trio.CancelScope(deadline=_mono_s(call.deadline_at_ms, now)):
                 await call.wait()
         except trio.Cancelled:
             if not self._inbox.offer(Cancel(call.msg_id)):
@@ -331,9 +331,10 @@ class NodeActor:
                     for msg_id in self._world.calls.abandoned_of(self._state.open_commands):
                         draft.take(Cancel(msg_id))
                 draft.take(item)
-            if not draft.decision.events:
+            decision = draft.decided()
+            if not decision.events:
                 break
-            answer = await self._append(draft.decision, draft.arguments)
+            answer = await self._append(decision, draft.arguments)
             if isinstance(answer, Appended):
                 break
             if isinstance(answer, Refused):
@@ -344,7 +345,7 @@ class NodeActor:
                 self.close(NodeClose.SUPERSEDED)
                 self._drop_as_stale(batch)
                 return
-        self._state = draft.decision.state
+        self._state = decision.state
         self._arguments |= draft.arguments
         for item, said in draft.answers:
             self._act(item, said, draft.results)

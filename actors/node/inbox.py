@@ -79,8 +79,8 @@ class Draft:
         self._node_id = node_id
         self._wall_ms = wall_ms
 
-    @property
-    def decision(self) -> Decision:
+    def decided(self) -> Decision:
+        """What follows from everything taken so far."""
         return Decision(self._state, tuple(self._events), tuple(answer for _, answer in self.answers))
 
     def take(self, item: LogItem) -> None:

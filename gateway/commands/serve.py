@@ -5,6 +5,7 @@ import logging
 import sys
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from gateway.commands.gateway_run import run_gateway
@@ -41,8 +42,11 @@ async def _run(settings: Settings) -> None:
 
 def configure_log(form: str, level: int = logging.INFO) -> None:
     """Audit and operation, one line an event, on standard error."""
+    encode = msgspec.json.Encoder(enc_hook=repr).encode
     renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
+        structlog.processors.JSONRenderer(serializer=lambda event, **_: encode(event).decode())
+        if form == "json"
+        else structlog.dev.ConsoleRenderer()
     )
     structlog.configure(
         processors=[
@@ -51,5 +55,6 @@ def configure_log(form: str, level: int = logging.INFO) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,  # every call leaves a line
     )

@@ -23,6 +23,7 @@ from gateway.door.wire import ReplayedStream, Wire
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 ADOPT = "heliograph.adopt"
+WHEN_GONE = "heliograph.when_gone"
 
 
 class Connection:
@@ -30,7 +31,7 @@ class Connection:
         self._service = service
         self._bridge = bridge
         self._settings = service.settings
-        self._wire = Wire(sock, service.settings)
+        self._wire = Wire(sock, service.settings, service.pump)
         self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max)
         self._peer = peer
         self._local: tuple[str, int] = sock.getsockname()[:2]
@@ -174,14 +175,16 @@ class Connection:
             "headers": head.headers,
             "client": client,
             "server": self._local,
-            "extensions": {ADOPT: exchange.adopt},
+            "extensions": {ADOPT: exchange.adopt, WHEN_GONE: exchange.when_gone},
         }
         crash: Exception | None = None
         try:
             await self._service.app(scope, exchange.receive, exchange.send)
         except Exception as exc:
             crash = exc
-        return await self._conclude(head, exchange, crash)
+        finally:
+            exchange.end()
+        return await self._conclude(head, exchange, crash or exchange.watch_crash)
 
     async def _conclude(self, head: Head, exchange: Exchange, crash: Exception | None) -> bool:
         """What follows from how the application ended."""

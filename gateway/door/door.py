@@ -27,6 +27,7 @@ from gateway.door.service import Service
 from gateway.door.settings import DoorSettings
 from gateway.door.tls_connection import TlsConnection
 from gateway.door.wire import Wire
+from gateway.pump import Pump
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -48,18 +49,20 @@ class Door:
         self._supervisor = supervisor
         self._settings = settings or DoorSettings()
         self._addresses = Addresses(self._settings.trusted_proxies, self._settings.connections_per_address_max)
+        self._pump = Pump()
         self._service = Service(
             app=app,
             settings=self._settings,
             body_bytes_max=body_bytes_max,
             addresses=self._addresses,
             calls=supervisor.calls,
+            pump=self._pump,
         )
         self._bridge = HypercornBridge(self._service)
         self._tls = tls
         self._refusals = 0
         self._open: set[Connection | TlsConnection] = set()
-        self._swept = False
+        self._is_kept = False
 
     @property
     def connections(self) -> int:
@@ -69,11 +72,9 @@ class Door:
     async def listen(self, host: str, port: int) -> int:
         """Bind, start accepting, and say on which port."""
         listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
-        if not self._swept:
-            self._swept = True
-            self._supervisor.start(
-                ChildSpec(name="door_sweeper", run=self._sweep, kind=Kind.PERMANENT, stage=Stage.ACCEPTING)
-            )
+        if not self._is_kept:
+            self._is_kept = True
+            self._keep()
         for listener in listeners:
             sock = socket.socket(fileno=listener.socket.detach())
             sock.setblocking(False)
@@ -91,6 +92,21 @@ class Door:
                 )
             )
         return port
+
+    def _keep(self) -> None:
+        """Start what all connections share."""
+        self._supervisor.start(
+            ChildSpec(name="door_sweeper", run=self._sweep, kind=Kind.PERMANENT, stage=Stage.ACCEPTING)
+        )
+        self._supervisor.start(
+            ChildSpec(
+                name="door_pump",
+                run=self._pump.run,
+                kind=Kind.PERMANENT,
+                stage=Stage.CORE,
+                on_end=lambda _: self._pump.close(),
+            )
+        )
 
     async def _sweep(self) -> None:
         while True:
@@ -154,7 +170,7 @@ class Door:
             end(None)
 
     def _turn_away(self, sock: socket.socket) -> None:
-        wire = Wire(sock, self._settings)
+        wire = Wire(sock, self._settings, self._pump)
         # Over TLS not a word either: a handshake would cost more than what is refused.
         if self._refusals >= self._settings.refusals_max or self._tls is not None:
             wire.close()

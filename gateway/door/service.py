@@ -9,6 +9,7 @@ from actors.supervision.in_flight import InFlight
 from gateway.door.addresses import Addresses
 from gateway.door.exchange import App
 from gateway.door.settings import DoorSettings
+from gateway.pump import Pump
 from schemas.ulids import Mint
 
 
@@ -21,6 +22,8 @@ class Service:
     addresses: Addresses
     calls: InFlight
     """A stop waits for these."""
+    pump: Pump
+    """Watches the sockets of requests whose application wants to hear of a disconnect."""
     mint: Mint = field(default_factory=lambda: Mint(os.urandom))
 
     def correlation_id(self) -> str:

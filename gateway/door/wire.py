@@ -12,14 +12,17 @@ import struct
 import trio
 
 from gateway.door.settings import DoorSettings
+from gateway.pump import Owner, Pump
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Wire:
-    def __init__(self, sock: socket.socket, settings: DoorSettings) -> None:
+    def __init__(self, sock: socket.socket, settings: DoorSettings, pump: Pump) -> None:
         self._sock: socket.socket | None = sock
         self._settings = settings
+        self._pump = pump
+        self._is_watched = False
 
     @property
     def is_open(self) -> bool:
@@ -33,14 +36,30 @@ class Wire:
     async def read(self) -> bytes:
         """What there is, at most `read_bytes_max`; nothing when the peer will send no more or is gone."""
         sock = self._live()
-        while True:
+        data: bytes | None = None
+        while data is None:
             await trio.lowlevel.wait_readable(sock)
-            try:
-                return sock.recv(self._settings.read_bytes_max)
-            except BlockingIOError:
-                continue
-            except OSError:
-                return b""
+            data = self.read_now()
+        return data
+
+    def watch(self, owner: Owner) -> None:
+        """Tell the owner whenever there is something to read, until `unwatch`; nobody may wait in `read` meanwhile."""
+        self._pump.register(self._live(), owner)
+        self._is_watched = True
+
+    def unwatch(self) -> None:
+        if self._is_watched and self._sock is not None:
+            self._pump.unregister(self._sock)
+        self._is_watched = False
+
+    def read_now(self) -> bytes | None:
+        """As `read`, without waiting; None when there is nothing yet."""
+        try:
+            return self._live().recv(self._settings.read_bytes_max)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
 
     def interrupt(self) -> None:
         """Whoever waits in `read` gets a `trio.ClosedResourceError`, though nothing is closed yet."""
@@ -75,6 +94,7 @@ class Wire:
             raise
 
     def close(self) -> None:
+        self.unwatch()
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -98,6 +118,7 @@ class Wire:
 
     def detach(self) -> socket.socket:
         """The socket itself, no longer ours: nothing here touches it again."""
+        self.unwatch()
         sock = self._live()
         self._sock = None
         return sock

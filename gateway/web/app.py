@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 import jiter
 import msgspec
-import trio
 
 from actors.fleet import Fleet
 from actors.node.session_rules import Moment
@@ -127,15 +126,13 @@ class App:
                 'Send {"tool": NAME, "arguments": {...}} and nothing else.',
             )
             return
-        answer: Answered | Refused | None = None
-        if is_subscribe(request[0]) and asks_for_events(exchange.header(b"accept")):
-            answer = await self._subscribe(exchange, principal, *request)
+        tool, arguments = request
+        answer: Answered | Refused | None
+        if is_subscribe(tool) and asks_for_events(exchange.header(b"accept")):
+            answer = await self._subscribe(exchange, principal, tool, arguments)
         else:
-            async with trio.open_nursery() as nursery:
-                # A caller that hangs up cancels its call, and the node is told.
-                nursery.start_soon(_cancel_when_gone, exchange, nursery.cancel_scope)
-                answer = await self._calls.call_tool(principal, *request)
-                nursery.cancel_scope.cancel()
+            # A caller that hangs up cancels its call, and the node is told.
+            answer = await exchange.unless_gone(lambda: self._calls.call_tool(principal, tool, arguments))
         if answer is None:
             return
         if isinstance(answer, Answered):
@@ -228,11 +225,6 @@ def _tool_and_arguments(body: bytes) -> tuple[str, Any] | None:
     if not isinstance(request, dict) or set(request) != {"tool", "arguments"} or not isinstance(request["tool"], str):
         return None
     return request["tool"], request["arguments"]
-
-
-async def _cancel_when_gone(exchange: Exchange, scope: trio.CancelScope) -> None:
-    await exchange.wait_gone()
-    scope.cancel()
 
 
 async def _cacheable(exchange: Exchange, tag: str, body: bytes, content_type: bytes, cache_control: bytes) -> None:

@@ -1,10 +1,11 @@
 """One HTTP request and its answer over ASGI: headers, a bounded body, JSON out, errors as envelopes."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
+import trio
 
 from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_status, unauthenticated
 
@@ -12,6 +13,9 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+T = TypeVar("T")
+
+WHEN_GONE = "heliograph.when_gone"  # the door's way to tell of a disconnect without a task that waits for it
 BODY_BYTES_MAX = 64 * 1024  # a larger one: 413
 
 
@@ -65,10 +69,25 @@ class Exchange:
             more = message.get("more_body", False)
         return b"".join(chunks)
 
-    async def wait_gone(self) -> None:
-        """Returns when the client hangs up."""
+    async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """What `work` returns. A client that hangs up, once its body is read, cancels it; then None."""
+        when_gone = self.extension(WHEN_GONE)
+        result: T | None = None
+        if when_gone is not None:
+            with trio.CancelScope() as scope:
+                when_gone(scope.cancel)
+                result = await work()
+        else:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
+                result = await work()
+                nursery.cancel_scope.cancel()
+        return result
+
+    async def _cancel_when_gone(self, scope: trio.CancelScope) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        scope.cancel()
 
     def extension(self, name: str) -> Any | None:
         """What the server offers beyond ASGI, if it does."""

@@ -10,7 +10,7 @@ from ulid import ULID
 
 from schemas.contract import Contract
 from schemas.registry import REGISTRY
-from schemas.ulids import MSG_ID_AHEAD_MS_MAX, Mint, is_too_far_ahead, timestamp_ms, to_int
+from schemas.ulids import MSG_ID_AHEAD_MS_MAX, Mint, is_too_far_ahead, timestamp_ms, to_int, to_text
 
 MSG_ID = Contract(REGISTRY["node.wire.envelope@2.2.0"].document["properties"]["msg_id"])
 NOW_MS = 1_790_000_000_000
@@ -74,3 +74,9 @@ def test_id_more_than_a_day_ahead_is_too_far(ahead_ms: int, too_far: bool) -> No
 def test_id_past_128_bits_fits_the_schema_and_is_too_far_ahead() -> None:
     assert MSG_ID.is_valid("Z" * 26)
     assert is_too_far_ahead("Z" * 26, NOW_MS)
+
+
+@given(st.integers(0, 2**128 - 1))
+def test_text_of_a_value_is_its_ulid_and_leads_back(value: int) -> None:
+    assert to_text(value) == str(ULID.from_int(value))
+    assert to_int(to_text(value)) == value
