@@ -11,6 +11,7 @@ from actors.node.settings import NodeSettings
 from gateway.device_listener import ListenerSettings
 from gateway.device_socket import SocketSettings
 from gateway.door.settings import DoorSettings
+from gateway.log_output import LogSettings
 from schemas.errors import Code
 from schemas.registry import REGISTRY
 
@@ -46,6 +47,7 @@ SETTINGS_OF = {
     "listener": ListenerSettings,
     "listener.sockets": SocketSettings,
     "door": DoorSettings,
+    "log": LogSettings,
 }
 
 

@@ -22,8 +22,8 @@ from actors.device.websocket import WebSocketDialer
 from gateway.access.tokens import Scope, TokenClass
 from gateway.commands.node import wall_ms
 from gateway.commands.parsing import Subparsers, complain
-from gateway.commands.serve import configure_log
 from gateway.data_folder import DataFolder, FolderInUseError
+from gateway.log_output import LogSettings, log_to
 from gateway.server import Running, running, until_signalled
 from gateway.settings import Settings, SettingsError, load
 
@@ -43,7 +43,7 @@ def add(commands: Subparsers) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    configure_log("pretty", logging.WARNING)
+    log_to(LogSettings(format="pretty"), logging.WARNING)
     with _folder(arguments.data) as folder:
         flags = {"data": str(folder), "http.listen": arguments.http, "devices.listen": arguments.devices}
         try:

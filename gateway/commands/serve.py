@@ -1,16 +1,15 @@
 """`heliograph serve`: run a gateway until Ctrl-C."""
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
-import structlog
 import trio
 
 from actors.supervision.errors import ProcessMustStopError
 from gateway.commands.parsing import Subparsers, complain
 from gateway.data_folder import FolderInUseError
+from gateway.log_output import LogTargetError, log_to
 from gateway.server import running, until_signalled
 from gateway.settings import Settings, SettingsError, from_environment
 
@@ -26,11 +25,17 @@ def add(commands: Subparsers) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    flags = {"data": arguments.data, "http.listen": arguments.http, "devices.listen": arguments.devices}
-    configure_log(arguments.log or ("pretty" if sys.stderr.isatty() else "json"))
+    flags = {
+        "data": arguments.data,
+        "http.listen": arguments.http,
+        "devices.listen": arguments.devices,
+        "log.format": arguments.log,
+    }
     try:
-        trio.run(_run, from_environment(arguments.config, flags))
-    except (SettingsError, FolderInUseError) as error:
+        settings = from_environment(arguments.config, flags)
+        log_to(settings.log)
+        trio.run(_run, settings)
+    except (SettingsError, LogTargetError, FolderInUseError) as error:
         return complain(str(error))
     except ProcessMustStopError as error:
         print(f"heliograph: {error}", file=sys.stderr)
@@ -42,21 +47,8 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 async def _run(settings: Settings) -> None:
     async with running(settings) as gateway:
-        print(f"agents   http://{gateway.http}   nodes   ws://{gateway.device_address}/devices/connect", flush=True)
+        # Standard output may be the log's, which has nothing but log lines.
+        out = sys.stderr if settings.log.target == "stdout" else sys.stdout
+        where = f"agents   http://{gateway.http}   nodes   ws://{gateway.device_address}/devices/connect"
+        print(where, file=out, flush=True)
         await until_signalled()
-
-
-def configure_log(form: str, level: int = logging.INFO) -> None:
-    """Audit and operation, one line an event, on standard error."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if form == "json" else structlog.dev.ConsoleRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
