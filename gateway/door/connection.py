@@ -22,6 +22,7 @@ from gateway.door.exchange import App, Exchange, Scope
 from gateway.door.requests import Head, Outside, Refusal, RequestReader
 from gateway.door.responses import refusal
 from gateway.door.settings import DoorSettings
+from gateway.door.turns import Turns
 from gateway.door.wire import ReplayedStream, Wire
 from schemas.ulids import Mint
 
@@ -41,6 +42,7 @@ class Service:
     pass_on: Callable[[ReplayedStream], Awaitable[None]]
     """Serves HTTP/2 and WebSockets; returns when that connection is over."""
     addresses: Addresses
+    turns: Turns
     calls: InFlight
     """A stop waits for these."""
     mint: Mint = field(default_factory=lambda: Mint(os.urandom))
@@ -53,7 +55,8 @@ class Connection:
     def __init__(self, service: Service, sock: socket.socket, peer: tuple[str, int]) -> None:
         self._service = service
         self._settings = service.settings
-        self._wire = Wire(sock, service.settings)
+        self._share = service.turns.of(peer[0])
+        self._wire = Wire(sock, service.settings, self._share)
         self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max)
         self._peer = peer
         self._local: tuple[str, int] = sock.getsockname()[:2]
@@ -113,7 +116,7 @@ class Connection:
         reader, settings = self._reader, self._settings
         outcome = reader.next_head() if reader.pending_bytes else None
         if outcome is not None:
-            await trio.lowlevel.checkpoint()  # pipelined: no wait has let the others run
+            await self._share.let_others()  # pipelined: no wait has let them run
             return outcome
         begun = bool(reader.pending_bytes)
         self._waits_until_s = trio.current_time() + (settings.head_s_max if begun else settings.idle_s_max)
@@ -144,7 +147,7 @@ class Connection:
 
     async def _hand_over(self) -> None:
         replay = self._reader.take_pending()
-        async with ReplayedStream(self._wire.detach(), replay, self._settings.write_s_max) as self._passed_on:
+        async with ReplayedStream(self._wire.detach(), replay, self._settings, self._share) as self._passed_on:
             await self._service.pass_on(self._passed_on)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
@@ -176,6 +179,7 @@ class Connection:
             await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
             return False
         try:
+            await self._service.turns.of(client).wait_if_crowding()
             return await self._call_app(head, (client, 0))
         finally:
             addresses.leave(client)

@@ -22,11 +22,12 @@ from gateway.door.connection import Connection, Service
 from gateway.door.exchange import App
 from gateway.door.responses import refusal
 from gateway.door.settings import DoorSettings
+from gateway.door.turns import Turns
 from gateway.door.wire import ReplayedStream, Wire
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
-ACCEPT_BATCH_MAX = 64
+ACCEPT_BATCH_MAX = 16
 """Connections accepted before other tasks get their turn."""
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -50,6 +51,7 @@ class Door:
             body_bytes_max=body_bytes_max,
             pass_on=pass_on,
             addresses=self._addresses,
+            turns=Turns(self._addresses, self._settings.turns_per_address_max),
             calls=supervisor.calls,
         )
         self._refusals = 0

@@ -12,14 +12,16 @@ import struct
 import trio
 
 from gateway.door.settings import DoorSettings
+from gateway.door.turns import Share
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Wire:
-    def __init__(self, sock: socket.socket, settings: DoorSettings) -> None:
+    def __init__(self, sock: socket.socket, settings: DoorSettings, share: Share | None = None) -> None:
         self._sock: socket.socket | None = sock
         self._settings = settings
+        self._share = share
 
     @property
     def is_open(self) -> bool:
@@ -35,6 +37,8 @@ class Wire:
         sock = self._live()
         while True:
             await trio.lowlevel.wait_readable(sock)
+            if self._share is not None:
+                await self._share.wait_if_crowding()
             try:
                 return sock.recv(self._settings.read_bytes_max)
             except BlockingIOError:
@@ -113,10 +117,12 @@ def _send(sock: socket.socket, data: bytes | memoryview) -> int:
 class ReplayedStream(trio.abc.HalfCloseableStream):
     """A connection for another server to read from its beginning: what we have read comes first."""
 
-    def __init__(self, sock: socket.socket, replay: bytes, write_s_max: float) -> None:
+    def __init__(self, sock: socket.socket, replay: bytes, settings: DoorSettings, share: Share) -> None:
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         self._replay = replay
-        self._write_s_max = write_s_max
+        self._share = share
+        self._read_bytes_max = settings.passed_on_bytes_max
+        self._write_s_max = settings.write_s_max
         self._patience: trio.CancelScope | None = None
 
     @property
@@ -129,11 +135,12 @@ class ReplayedStream(trio.abc.HalfCloseableStream):
         return self._replay
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        size = min(max_bytes or self._read_bytes_max, self._read_bytes_max)
+        await self._share.let_others()
         if self._replay:
-            await trio.lowlevel.checkpoint()
-            data, self._replay = self._replay[:max_bytes], self._replay[len(self._replay[:max_bytes]) :]
+            data, self._replay = self._replay[:size], self._replay[size:]
             return data
-        return bytes(await self._stream.receive_some(max_bytes))
+        return bytes(await self._stream.receive_some(size))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         # hypercorn shields its sends from cancellation and gives them no deadline: this is where a stalled peer ends.
