@@ -11,7 +11,7 @@
 Which server speaks HTTP is not known here, nor who may call what (`gateway.access`, `gateway.tool_calls`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 import jiter
@@ -62,6 +62,9 @@ class App:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._refuse_websocket(scope, receive, send)
+            return
         exchange = Exchange(scope, receive, send, self._new_id)
         method, handler = self._route(exchange.path)
         try:
@@ -78,6 +81,14 @@ class App:
             await exchange.refuse_status(413, "The body is larger than 64 KiB.", "Send less in one request.")
         except ClientGone:
             return
+
+    async def _refuse_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_before_upgrade(message: MutableMapping[str, Any]) -> None:
+            await send({**message, "type": f"websocket.{message['type']}"})
+
+        exchange = Exchange({**scope, "method": "GET"}, receive, send_before_upgrade, self._new_id)
+        fix = "Ask without Upgrade. Nodes dial in elsewhere, at the address for devices."
+        await exchange.refuse_status(404, "Nothing here speaks WebSocket.", fix)
 
     def _route(self, path: str) -> tuple[str, Handler | None]:
         if path in self._routes:
