@@ -213,7 +213,7 @@ class Connection:
         response = exchange.response
         if not exchange.adopted and not self._wire.is_open:
             return False  # the peer is gone; if that was an error to the application, it is none to us
-        unanswered = not (exchange.adopted or response.started or exchange.ended_early)
+        unanswered = not (exchange.adopted or response.started or exchange.ended_early or exchange.hung_up)
         if crash is not None or unanswered:
             correlation_id = self._service.correlation_id()
             causes = report(crash) if crash is not None else []

@@ -38,6 +38,8 @@ class Exchange:
         self.ended_early = False
         """The body broke off, or was refused: nothing can follow on this connection."""
         self.refused = False
+        self.hung_up = False
+        """The application was told that the peer sends no more, and may take it for gone: it owes no response."""
         self._reader = reader
         self._wire = wire
         self._settings = settings
@@ -106,6 +108,7 @@ class Exchange:
             while self._reader.pending_bytes < self._settings.ahead_bytes_max:
                 data = await self._wire.read()
                 if not data:
+                    self.hung_up = True
                     return
                 self._reader.receive_data(data)
             await trio.sleep_forever()  # the peer sends too far ahead: the kernel keeps the rest

@@ -73,8 +73,7 @@ class App:
             elif handler is None:
                 await exchange.refuse_status(404, "No such route.", "GET /mcp/tools lists what there is to call.")
             elif exchange.method != method and (exchange.method, method) != ("HEAD", "GET"):
-                allow = {b"allow": method.encode()}
-                await exchange.refuse_status(405, "This route has another method.", f"Use {method}.", allow)
+                await exchange.refuse_method(method)
             else:
                 await handler(exchange)
         except BodyTooLarge:

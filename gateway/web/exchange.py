@@ -97,6 +97,10 @@ class Exchange:
         error = envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self._logged_id(status))
         await self.error(error, status, headers)
 
+    async def refuse_method(self, allowed: str) -> None:
+        allow = {b"allow": allowed.encode()}
+        await self.refuse_status(405, "This route has another method.", f"Use {allowed}.", allow)
+
     async def refuse_stranger(self) -> None:
         error = unauthenticated(self._logged_id(401))
         await self.error(error, 401, {b"www-authenticate": b'Bearer realm="heliograph"'})
