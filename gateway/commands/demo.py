@@ -130,4 +130,6 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
         print(f"  curl -s {url}/mcp/tools/call -H \"Authorization: Bearer $TOKEN\" -d '{body}'")
     print(f"  curl -s {url}/schemas/system.metrics.sample@1.0.0")
     print(f'  curl -s {url}/devices -H "Authorization: Bearer $TOKEN"')
+    print(f"  .venv/bin/heliograph nodes --data {gateway.folder.path}")
+    print(f"  .venv/bin/heliograph log {node_id} --data {gateway.folder.path}")
     print("\nCtrl-C stops everything.", flush=True)
