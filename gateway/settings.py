@@ -7,6 +7,7 @@
     [mcp]       limits of the MCP endpoint          (gateway/mcp/settings.py)
     [stream]    limits of telemetry streams         (actors/stream/settings.py)
     [door]      limits of the HTTP door             (gateway/door/settings.py)
+    [log]       target = "stderr", format = "auto"  (gateway/log_output.py)
     data = "heliograph-data"
 
 In the environment the same are HELIOGRAPH_DATA, HELIOGRAPH_HTTP_LISTEN, HELIOGRAPH_NODE_SILENCE_S_MAX and so on. A name
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
@@ -28,6 +29,7 @@ from actors.stream.settings import StreamSettings
 from gateway.device_listener import ListenerSettings
 from gateway.device_side import DeviceSettings
 from gateway.door.settings import DoorSettings
+from gateway.log_output import LogSettings
 from gateway.mcp.settings import McpSettings
 
 PREFIX = "HELIOGRAPH_"
@@ -72,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
     stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
     door: dict[str, int | float] = {}
+    log: LogSettings = msgspec.field(default_factory=LogSettings)
 
     @property
     def data_path(self) -> Path:
@@ -95,7 +98,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
 
 
-_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door")
+_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "log")
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
@@ -114,10 +117,21 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
     for name, value in flags.items():
         if value is not None:
             _put(values, name, value)
+    _refuse_unknown(values, Settings)
     try:
         return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         raise SettingsError(f"a setting is wrong: {error}") from error
+
+
+def _refuse_unknown(values: Mapping[str, Any], settings: type, place: str = "") -> None:
+    """msgspec passes over what a dataclass does not have, and a mistyped limit would go unnoticed."""
+    known = get_type_hints(settings)
+    for name, value in values.items():
+        if name not in known:
+            raise SettingsError(f"a setting is wrong: there is no {place}{name}; there are {', '.join(sorted(known))}")
+        if isinstance(value, dict) and hasattr(known[name], "__annotations__"):
+            _refuse_unknown(value, known[name], f"{place}{name}.")
 
 
 def _dotted(name: str) -> str:
@@ -143,3 +157,9 @@ def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
 
 def from_environment(file: Path | None, flags: Mapping[str, Any]) -> Settings:
     return load(file, os.environ, flags)
+
+
+def log_from_environment() -> LogSettings:
+    """For a node, which has no other settings of ours; what else is in the environment is not its business."""
+    mine = {name: value for name, value in os.environ.items() if name.startswith(f"{PREFIX}LOG_")}
+    return load(None, mine, {}).log

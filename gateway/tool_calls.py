@@ -63,21 +63,36 @@ class ToolCalls:
         """Run the tool for this principal, within 5 s of now."""
         arrived = self._now()
         target = parse_tool_name(name)
-        answer = await self._answer(principal, target, arguments, arrived)
+        answer: Answered | Refused | None = None
+        try:
+            answer = await self._answer(principal, target, arguments, arrived)
+        finally:  # a caller that hangs up, or a crash, must not leave a call without its line
+            self._audit(principal, target, answer, arrived, trace_id)
+        return answer
+
+    def _audit(
+        self,
+        principal: Principal,
+        target: ToolName | Code,
+        answer: Answered | Refused | None,
+        arrived: Moment,
+        trace_id: str | None,
+    ) -> None:
+        # A name that is not one of ours is the caller's text, and stays out of the log.
+        named = target if isinstance(target, ToolName) else None
+        decision = {Answered: "answered", Refused: "refused"}.get(type(answer), "abandoned")
         log.info(
             "tool_call",
-            # A name that is not one of ours is the caller's text, and stays out of the log.
-            tool=str(target) if isinstance(target, ToolName) else None,
-            node_id=target.node_id if isinstance(target, ToolName) else None,
+            tool=None if named is None else str(named),
+            node_id=None if named is None else named.node_id,
             sub=principal.sub,
             tenant=principal.tenant,
-            decision="answered" if isinstance(answer, Answered) else "refused",
-            code=None if isinstance(answer, Answered) else answer.code.value,
-            correlation_id=answer.correlation_id,
+            decision=decision,
+            code=answer.code.value if isinstance(answer, Refused) else None,
+            correlation_id=None if answer is None else answer.correlation_id,
             trace_id=trace_id,
             took_ms=round((self._now().mono_s - arrived.mono_s) * 1000, 1),
         )
-        return answer
 
     async def _answer(
         self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment

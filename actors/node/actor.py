@@ -41,6 +41,7 @@ from actors.node.session_rules import (
     TakeResume,
 )
 from actors.node.world import Authenticated, Connection, World
+from actors.seldom import Seldom
 from actors.supervision.mailbox import Mailbox
 from schemas.closes import NodeClose
 from schemas.errors import Code
@@ -51,6 +52,7 @@ from schemas.ulids import Mint
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+LATE_ACK_EVERY_S = 60.0  # between two log lines about a node's late acks; all of them are counted
 OVERLOAD_RETRY_MS = 1000  # what a caller is told when the gateway, not the capability, is at a limit
 
 
@@ -75,6 +77,7 @@ class NodeActor:
         self._arguments: dict[str, bytes] = {}  # of the open commands
         self._unwritten: list[Unwritten] = []
         self._deadlines_changed = trio.Event()
+        self._late_acks = Seldom(LATE_ACK_EVERY_S)
 
     @property
     def node_id(self) -> str:
@@ -387,8 +390,10 @@ class NodeActor:
             case commands.Resumed() if isinstance(item, TakeResume):
                 self._resumed(item, said)
             case commands.LateAck(msg_id=msg_id, state=state):
-                log.info("late_ack", node_id=self.identity.node_id, correlation_id=msg_id, state=state.value)
                 self._world.count("late_ack")
+                if late := self._late_acks.happened(self._world.now().mono_s):  # a node could fill the disk with them
+                    node_id = self.identity.node_id
+                    log.info("late_ack", node_id=node_id, correlation_id=msg_id, state=state.value, late=late)
             case commands.UnknownCommand():
                 self._world.count("ack_unknown")
             case commands.StaleEpoch():

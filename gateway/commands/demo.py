@@ -23,8 +23,8 @@ from gateway.access.tokens import Scope, TokenClass
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node import wall_ms
 from gateway.commands.parsing import Subparsers, complain
-from gateway.commands.serve import configure_log
 from gateway.data_folder import DataFolder
+from gateway.log_output import LogSettings, log_to
 from gateway.server import Running, running, until_signalled
 from gateway.settings import Settings, SettingsError, load
 
@@ -44,7 +44,7 @@ def add(commands: Subparsers) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    configure_log("pretty", logging.WARNING)
+    log_to(LogSettings(format="pretty"), logging.WARNING)
     with _folder(arguments.data) as folder:
         flags = {"data": str(folder), "http.listen": arguments.http, "devices.listen": arguments.devices}
         try:
@@ -133,4 +133,6 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
     print(f"  curl -sN {stream} -d '{subscribe}'")
     print(f"  curl -s {url}/schemas/system.metrics.sample@1.0.0")
     print(f'  curl -s {url}/devices -H "Authorization: Bearer $TOKEN"')
+    print(f"  .venv/bin/heliograph nodes --data {gateway.folder.path}")
+    print(f"  .venv/bin/heliograph log {node_id} --data {gateway.folder.path}")
     print("\nCtrl-C stops everything.", flush=True)

@@ -1,7 +1,6 @@
 """`heliograph node run`: be a node, on the machine it is about."""
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from random import Random
@@ -18,8 +17,9 @@ from actors.device.reconnect_rules import Stay
 from actors.device.sampler import PsutilSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.commands.parsing import Subparsers, complain
-from gateway.commands.serve import configure_log
+from gateway.log_output import LogTargetError, log_to
 from gateway.server import until_signalled
+from gateway.settings import SettingsError, log_from_environment
 
 
 def add_run(actions: Subparsers) -> None:
@@ -35,11 +35,11 @@ def wall_ms() -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    configure_log("pretty" if sys.stderr.isatty() else "json")
     try:
+        log_to(log_from_environment())
         identity = DeviceIdentity.load(arguments.folder)
         journal = FileJournal(arguments.folder)
-    except (IdentityError, JournalInUseError) as error:
+    except (SettingsError, LogTargetError, IdentityError, JournalInUseError) as error:
         return complain(str(error))
     try:
         stay = trio.run(be_a_node, identity, journal, arguments.folder, arguments.gateway, arguments.mock)

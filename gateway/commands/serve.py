@@ -1,15 +1,12 @@
 """`heliograph serve`: run a gateway until Ctrl-C."""
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
-import msgspec
-import structlog
-
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.parsing import Subparsers, complain
+from gateway.log_output import LogTargetError, log_to
 from gateway.server import running, until_signalled
 from gateway.settings import Settings, SettingsError, from_environment
 
@@ -25,36 +22,23 @@ def add(commands: Subparsers) -> None:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    flags = {"data": arguments.data, "http.listen": arguments.http, "devices.listen": arguments.devices}
-    configure_log(arguments.log or ("pretty" if sys.stderr.isatty() else "json"))
+    flags = {
+        "data": arguments.data,
+        "http.listen": arguments.http,
+        "devices.listen": arguments.devices,
+        "log.format": arguments.log,
+    }
     try:
         settings = from_environment(arguments.config, flags)
-    except SettingsError as error:
+        log_to(settings.log)
+    except (SettingsError, LogTargetError) as error:
         return complain(str(error))
     return run_gateway(_run, settings)
 
 
 async def _run(settings: Settings) -> None:
     async with running(settings) as gateway:
-        print(f"agents   {gateway.http_url}   nodes   {gateway.device_url}", flush=True)
+        # Standard output may be the log's, which has nothing but log lines.
+        out = sys.stderr if settings.log.target == "stdout" else sys.stdout
+        print(f"agents   {gateway.http_url}   nodes   {gateway.device_url}", file=out, flush=True)
         await until_signalled()
-
-
-def configure_log(form: str, level: int = logging.INFO) -> None:
-    """Audit and operation, one line an event, on standard error."""
-    encode = msgspec.json.Encoder(enc_hook=repr).encode
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer(serializer=lambda event, **_: encode(event).decode())
-        if form == "json"
-        else structlog.dev.ConsoleRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,  # every call leaves a line
-    )

@@ -20,6 +20,9 @@ class Addresses:
         """Addresses that have something open."""
         return len(self._open)
 
+    def open_of(self, address: str) -> int:
+        return self._open[address]
+
     def enter(self, address: str) -> bool:
         """Count one more, unless this address has its share already."""
         if self._open[address] >= self._per_address_max:

@@ -31,7 +31,8 @@ class Connection:
         self._service = service
         self._bridge = bridge
         self._settings = service.settings
-        self._wire = Wire(sock, service.settings, service.pump)
+        self._share = service.turns.of(peer[0])
+        self._wire = Wire(sock, service.settings, service.pump, self._share)
         self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max)
         self._peer = peer
         self._local: tuple[str, int] = sock.getsockname()[:2]
@@ -93,7 +94,7 @@ class Connection:
         reader, settings = self._reader, self._settings
         outcome = reader.next_head() if reader.pending_bytes else None
         if outcome is not None:
-            await trio.lowlevel.checkpoint()  # pipelined: no wait has let the others run
+            await self._share.let_others()  # pipelined: no wait has let them run
             return outcome
         begun = bool(reader.pending_bytes)
         self._waits_until_s = trio.current_time() + (settings.head_s_max if begun else settings.idle_s_max)
@@ -124,7 +125,7 @@ class Connection:
 
     async def _hand_over(self) -> None:
         replay = self._reader.take_pending()
-        async with ReplayedStream(self._wire.detach(), replay, self._settings.write_s_max) as self._passed_on:
+        async with ReplayedStream(self._wire.detach(), replay, self._settings, self._share) as self._passed_on:
             await self._bridge.serve(self._passed_on, self._life)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
@@ -156,6 +157,7 @@ class Connection:
             await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
             return False
         try:
+            await self._service.turns.of(client).wait_if_crowding()
             return await self._call_app(head, (client, 0))
         finally:
             addresses.leave(client)
@@ -191,7 +193,7 @@ class Connection:
         response = exchange.response
         if not exchange.adopted and not self._wire.is_open:
             return False  # the peer is gone; if that was an error to the application, it is none to us
-        unanswered = not (exchange.adopted or response.started or exchange.ended_early)
+        unanswered = not (exchange.adopted or response.started or exchange.ended_early or exchange.hung_up)
         if crash is not None or unanswered:
             correlation_id = self._service.correlation_id()
             causes = report(crash) if crash is not None else []

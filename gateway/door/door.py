@@ -26,12 +26,13 @@ from gateway.door.responses import refusal
 from gateway.door.service import Service
 from gateway.door.settings import DoorSettings
 from gateway.door.tls_connection import TlsConnection
+from gateway.door.turns import Turns
 from gateway.door.wire import Wire
 from gateway.pump import Pump
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
-ACCEPT_BATCH_MAX = 64
+ACCEPT_BATCH_MAX = 16
 """Connections accepted before other tasks get their turn."""
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
@@ -55,6 +56,7 @@ class Door:
             settings=self._settings,
             body_bytes_max=body_bytes_max,
             addresses=self._addresses,
+            turns=Turns(self._addresses, self._settings.turns_per_address_max),
             calls=supervisor.calls,
             pump=self._pump,
         )
@@ -97,6 +99,10 @@ class Door:
         """Start what all connections share."""
         self._supervisor.start(
             ChildSpec(name="door_sweeper", run=self._sweep, kind=Kind.PERMANENT, stage=Stage.ACCEPTING)
+        )
+        # It serves requests that a stop lets finish, so it goes after them.
+        self._supervisor.start(
+            ChildSpec(name="door_turns", run=self._service.turns.run, kind=Kind.PERMANENT, stage=Stage.CORE)
         )
         self._supervisor.start(
             ChildSpec(
@@ -147,7 +153,7 @@ class Door:
         if self._tls is None:
             connection = Connection(self._service, self._bridge, sock, peer)
         else:
-            connection = TlsConnection(self._service, self._bridge, sock, self._tls)
+            connection = TlsConnection(self._service, self._bridge, sock, address, self._tls)
         self._open.add(connection)
 
         def end(crash: Exception | None) -> None:

@@ -39,6 +39,8 @@ class Exchange:
         self.ended_early = False
         """The body broke off, or was refused: nothing can follow on this connection."""
         self.refused = False
+        self.hung_up = False
+        """The application was told that the peer sends no more, and may take it for gone: it owes no response."""
         self._reader = reader
         self._wire = wire
         self._settings = settings
@@ -110,6 +112,7 @@ class Exchange:
             while self._has_room():
                 data = await self._wire.read()
                 if not data:
+                    self.hung_up = True
                     return
                 self._reader.receive_data(data)
             await trio.sleep_forever()

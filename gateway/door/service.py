@@ -9,6 +9,7 @@ from actors.supervision.in_flight import InFlight
 from gateway.door.addresses import Addresses
 from gateway.door.exchange import App
 from gateway.door.settings import DoorSettings
+from gateway.door.turns import Turns
 from gateway.pump import Pump
 from schemas.ulids import Mint
 
@@ -20,6 +21,7 @@ class Service:
     body_bytes_max: Callable[[str], int]
     """By path: a request with a longer body is told 413."""
     addresses: Addresses
+    turns: Turns
     calls: InFlight
     """A stop waits for these."""
     pump: Pump

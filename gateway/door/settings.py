@@ -10,7 +10,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoorSettings:
     head_bytes_max: int = 16 * 1024  # request line and headers; more is 431
-    read_bytes_max: int = 64 * 1024  # taken from a socket at once; what is left waits in the kernel
+    read_bytes_max: int = 16 * 1024  # taken from a socket at once; what is left waits in the kernel
     ahead_bytes_max: int = 64 * 1024  # kept of later requests during one; then no more is read until it is answered
 
     idle_s_max: float = 60.0  # between requests, and before the first; then closed silently
@@ -20,11 +20,13 @@ class DoorSettings:
     body_s_max: float = 20.0  # spent waiting for one body's bytes, in all; then 408
     write_s_max: float = 30.0  # for the peer to take any byte of a response; then the connection is reset
     stopping_write_s_max: float = 3.0  # the same for HTTP/2 and WebSockets once we stop: no cancel reaches their writes
+    passed_on_bytes_max: int = 1024  # read at once for HTTP/2 and WebSockets, whose frames cost more by the byte
     linger_s_max: float = 2.0  # for the peer to hang up after a refusal; then closed whatever it still sends
     unreachable_s_max: int = 120  # TCP_USER_TIMEOUT; shorter, and a stream's last words are lost with it
 
     connections_max: int = 10_000  # in all; the next one is told 503
     connections_per_address_max: int = 256  # for one address; the next one, or its next request by proxy, is told 503
+    turns_per_address_max: int = 8  # of one address's connections in a pass of the event loop, if there are others
     refusals_max: int = 64  # being told 503 at the same time; the next one is closed without a word
     backlog: int = 1024  # not accepted yet; the kernel drops the next one's SYN, and its client tries again
     accept_again_s: float = 0.1  # pause after accept failed for want of file descriptors or memory

@@ -17,10 +17,17 @@ ALPN = ("h2", "http/1.1")
 
 
 class TlsConnection:
-    def __init__(self, service: Service, bridge: HypercornBridge, sock: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        service: Service,
+        bridge: HypercornBridge,
+        sock: socket.socket,
+        address: str,
+        context: ssl.SSLContext,
+    ) -> None:
         self._settings = settings = service.settings
         self._bridge = bridge
-        self._transport = ReplayedStream(sock, b"", settings.write_s_max)
+        self._transport = ReplayedStream(sock, b"", settings, service.turns.of(address))
         self._stream = trio.SSLStream(self._transport, context, server_side=True, https_compatible=True)
         self._handshake = trio.CancelScope()
         self._life = Life(settings.linger_s_max, service.calls)

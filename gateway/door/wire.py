@@ -12,16 +12,18 @@ import struct
 import trio
 
 from gateway.door.settings import DoorSettings
+from gateway.door.turns import Share
 from gateway.pump import Owner, Pump
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Wire:
-    def __init__(self, sock: socket.socket, settings: DoorSettings, pump: Pump) -> None:
+    def __init__(self, sock: socket.socket, settings: DoorSettings, pump: Pump, share: Share | None = None) -> None:
         self._sock: socket.socket | None = sock
         self._settings = settings
         self._pump = pump
+        self._share = share
         self._is_watched = False
 
     @property
@@ -39,6 +41,8 @@ class Wire:
         data: bytes | None = None
         while data is None:
             await trio.lowlevel.wait_readable(sock)
+            if self._share is not None:
+                await self._share.wait_if_crowding()
             data = self.read_now()
         return data
 
@@ -134,10 +138,12 @@ def _send(sock: socket.socket, data: bytes | memoryview) -> int:
 class ReplayedStream(trio.abc.HalfCloseableStream):
     """A connection for another server to read from its beginning: what we have read comes first."""
 
-    def __init__(self, sock: socket.socket, replay: bytes, write_s_max: float) -> None:
+    def __init__(self, sock: socket.socket, replay: bytes, settings: DoorSettings, share: Share) -> None:
         self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         self._replay = replay
-        self._write_s_max = write_s_max
+        self._share = share
+        self._read_bytes_max = settings.passed_on_bytes_max
+        self._write_s_max = settings.write_s_max
         self._patience: trio.CancelScope | None = None
 
     @property
@@ -150,11 +156,12 @@ class ReplayedStream(trio.abc.HalfCloseableStream):
         return self._replay
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        size = min(max_bytes or self._read_bytes_max, self._read_bytes_max)
+        await self._share.let_others()
         if self._replay:
-            await trio.lowlevel.checkpoint()
-            data, self._replay = self._replay[:max_bytes], self._replay[len(self._replay[:max_bytes]) :]
+            data, self._replay = self._replay[:size], self._replay[size:]
             return data
-        return bytes(await self._stream.receive_some(max_bytes))
+        return bytes(await self._stream.receive_some(size))
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         # hypercorn shields its sends from cancellation and gives them no deadline: this is where a stalled peer ends.

@@ -75,7 +75,7 @@ class Admin:
         if handler is None:
             await exchange.refuse_status(404, "No such route.", "See the reference of the operator's routes.")
         elif exchange.method != method:
-            await exchange.refuse_status(405, "This route has another method.", f"Use {method}.")
+            await exchange.refuse_method(method)
         else:
             await handler(exchange)
 

@@ -12,7 +12,7 @@
 Which server speaks HTTP is not known here, nor who may call what (`gateway.access`, `gateway.tool_calls`).
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 import jiter
@@ -76,6 +76,9 @@ class App:
             self._routes[METADATA_PATH] = ("GET", mcp.metadata)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._refuse_websocket(scope, receive, send)
+            return
         exchange = Exchange(scope, receive, send, self._new_id)
         method, handler = self._route(exchange.path)
         try:
@@ -86,14 +89,21 @@ class App:
             elif handler is None:
                 await exchange.refuse_status(404, "No such route.", "GET /mcp/tools lists what there is to call.")
             elif exchange.method != method and (exchange.method, method) != ("HEAD", "GET"):
-                allow = {b"allow": method.encode()}
-                await exchange.refuse_status(405, "This route has another method.", f"Use {method}.", allow)
+                await exchange.refuse_method(method)
             else:
                 await handler(exchange)
         except BodyTooLarge:
             await exchange.refuse_status(413, "The body is larger than 64 KiB.", "Send less in one request.")
         except ClientGone:
             return
+
+    async def _refuse_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_before_upgrade(message: MutableMapping[str, Any]) -> None:
+            await send({**message, "type": f"websocket.{message['type']}"})
+
+        exchange = Exchange({**scope, "method": "GET"}, receive, send_before_upgrade, self._new_id)
+        fix = "Ask without Upgrade. Nodes dial in elsewhere, at the address for devices."
+        await exchange.refuse_status(404, "Nothing here speaks WebSocket.", fix)
 
     def _route(self, path: str) -> tuple[str, Handler | None]:
         if path in self._routes:

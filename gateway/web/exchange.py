@@ -5,9 +5,12 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
+import structlog
 import trio
 
 from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_status, unauthenticated
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -117,12 +120,26 @@ class Exchange:
         await self.json(error, status, {**wait, **headers})
 
     async def refuse(self, code: Code, message: str | None = None, fix: str | None = None, **more: Any) -> None:
-        more.setdefault("correlation_id", self.new_id())
-        await self.error(envelope(code, message, fix, **more), http_status(code))
+        status = http_status(code)
+        if "correlation_id" not in more:  # else whoever gave it has logged it
+            more["correlation_id"] = self._logged_id(status)
+        await self.error(envelope(code, message, fix, **more), status)
 
     async def refuse_status(self, status: int, message: str, fix: str, headers: Mapping[bytes, bytes] = {}) -> None:
         """What has no code of its own borrows one by its status."""
-        await self.error(envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self.new_id()), status, headers)
+        error = envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self._logged_id(status))
+        await self.error(error, status, headers)
+
+    async def refuse_method(self, allowed: str) -> None:
+        allow = {b"allow": allowed.encode()}
+        await self.refuse_status(405, "This route has another method.", f"Use {allowed}.", allow)
 
     async def refuse_stranger(self) -> None:
-        await self.error(unauthenticated(self.new_id()), 401, {b"www-authenticate": b'Bearer realm="heliograph"'})
+        error = unauthenticated(self._logged_id(401))
+        await self.error(error, 401, {b"www-authenticate": b'Bearer realm="heliograph"'})
+
+    def _logged_id(self, status: int) -> str:
+        """A fresh correlation id. What was refused, and to whom, is the caller's text, and stays out of the log."""
+        correlation_id = self.new_id()
+        log.info("request_refused", status=status, correlation_id=correlation_id)
+        return correlation_id

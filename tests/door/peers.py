@@ -12,7 +12,7 @@ import trio
 
 ROOT = Path(__file__).parent.parent.parent
 COMMANDS = {
-    "hypercorn": ["hypercorn", "--worker-class", "trio", "--bind", "fd://{fd}"],
+    "hypercorn": ["hypercorn", "--workers", "0", "--worker-class", "trio", "--bind", "fd://{fd}"],
     "uvicorn-h11": ["uvicorn", "--http", "h11", "--lifespan", "off", "--fd", "{fd}"],
     "uvicorn-httptools": ["uvicorn", "--http", "httptools", "--lifespan", "off", "--fd", "{fd}"],
 }

@@ -286,6 +286,7 @@ async def test_disconnect_during_a_call_reaches_the_application() -> None:
             await called.wait()
         await heard.wait()
         await here.idle()
+        assert [line for line in here.logged if line["event"] == "request_failed"] == []  # nobody's fault
 
 
 async def test_client_that_half_closes_still_gets_its_answer() -> None:

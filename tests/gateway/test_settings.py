@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.log_output import LogSettings
 from gateway.settings import Address, SettingsError, load
 
 
@@ -37,6 +38,10 @@ def test_trusted_proxies_are_networks() -> None:
         ("surprise = 1", "surprise"),
         ("[http]\nport = 1", "port"),
         ('[node]\nsilence_s_max = "long"', "silence_s_max"),
+        ("[node]\nsurprise = 1", "node.surprise"),
+        ("[listener.sockets]\nsurprise = 1", "listener.sockets.surprise"),
+        ("[log]\nlevel = 1", "log.level"),
+        ('[log]\nformat = "xml"', "xml"),
     ],
 )
 def test_mistake_in_the_file_is_named(tmp_path: Path, content: str, hint: str) -> None:
@@ -49,6 +54,12 @@ def test_mistake_in_the_file_is_named(tmp_path: Path, content: str, hint: str) -
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         load(tmp_path / "nope.toml", {}, {})
+
+
+def test_log_settings_come_from_the_environment_as_all_others() -> None:
+    settings = load(None, {"HELIOGRAPH_LOG_TARGET": "/var/log/heliograph.log", "HELIOGRAPH_LOG_FORMAT": "json"}, {})
+    assert settings.log == LogSettings(target="/var/log/heliograph.log", format="json")
+    assert load(None, {}, {}).log == LogSettings(target="stderr", format="auto")
 
 
 @pytest.mark.parametrize("door", [{"HELIOGRAPH_DOOR_SURPRISE": "1"}, {"HELIOGRAPH_DOOR_TRUSTED_PROXIES": "1"}])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock
 
@@ -123,6 +124,26 @@ async def test_no_answer_in_5_s_is_deadline_exceeded_and_a_late_ack_settles_the_
     await until(lambda: not gateway.store.disk.streams[f"node/{NODE_ID}"].open_items)
     node.ack(cmd)
     await until(lambda: gateway.counts["late_ack"] == 1)
+
+
+async def test_late_acks_are_counted_each_and_logged_once_a_minute(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    caller = Caller(node, nursery_of_actors)
+    cmd = await node.connection.next(Cmd)
+    node.ack(cmd)
+    await caller.answer()
+    with structlog.testing.capture_logs() as lines:
+        for late in (1, 2, 3):
+            node.ack(cmd)
+            await until(lambda late=late: gateway.counts["late_ack"] == late)  # type: ignore[misc]
+        await trio.sleep(59.9)
+        node.say(Heartbeat(msg_id=node.msg_id(), manifest_etag=None))
+        await trio.sleep(0.1)
+        node.ack(cmd)
+        await until(lambda: gateway.counts["late_ack"] == 4)
+    assert [line["late"] for line in lines if line["event"] == "late_ack"] == [1, 3]
 
 
 async def test_caller_that_goes_away_sends_cmd_cancel(

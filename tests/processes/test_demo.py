@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,6 +94,41 @@ def test_ready_made_lines_name_the_gateway_and_a_token(demo: Demo) -> None:
     assert demo.ready["http"] in told
     assert demo.ready["agent_token"] in told
     assert "2 nodes are live" in told
+    assert f"nodes --data {demo.data}" in told
+
+
+TUTORIAL = (Path(__file__).parent.parent.parent / "docs" / "tutorial" / "first-call.md").read_text()
+
+
+def test_commands_of_the_tutorial_show_what_it_says(tmp_path: Path) -> None:
+    """In a demo of their own, whose history begins with them. Ids, times and numbers differ; words and shape do not."""
+    steps = re.findall(r"```console\n\$ (.*?)\n(.*?)```", TUTORIAL, re.DOTALL)
+    assert len(steps) == 8
+    one = Demo(tmp_path)
+    variables = {"TOKEN": one.ready["agent_token"], "NODE": one.ready["nodes"][0], "DATA": str(one.data)}
+    try:
+        for command, shown in steps:
+            real = command.replace("http://127.0.0.1:8420", one.ready["http"])
+            real = real.replace(".venv/bin/heliograph", f"{sys.executable} -m gateway.cli")
+            done = subprocess.run(
+                ["bash", "-c", real],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+                env={**os.environ, **variables},
+            )
+            assert _words(done.stdout)[:3] == _words(shown)[:3], done.stderr
+    finally:
+        assert one.stop() == 0
+
+
+def _words(output: str) -> list[str]:
+    """Its lines without ids and numbers."""
+    return [
+        re.sub(r"[0-9a-zA-Z]{26}|[0-9a-f]{8}-[-0-9a-f]{27}|[0-9]+([.][0-9]+)?", "#", line)
+        for line in output.splitlines()
+    ]
 
 
 def test_operator_commands_reach_the_running_gateway(demo: Demo, tmp_path: Path) -> None:

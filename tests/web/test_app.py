@@ -248,6 +248,31 @@ async def test_each_call_leaves_one_audit_line_without_what_was_said(
     assert (unknown["tool"], unknown["decision"], unknown["code"]) == (None, "refused", "E_MANIFEST_NOT_FOUND")
     assert "MARK" not in str(lines)
     assert agent not in str(lines)
+    fields = {"tool", "node_id", "sub", "tenant", "decision", "code", "correlation_id", "took_ms"}
+    assert set(answered) == set(unknown) == fields | {"event", "log_level"}
+
+
+async def test_caller_that_hangs_up_leaves_its_audit_line_too(
+    autojump_clock: MockClock, fleet: Fleet, client: Client, nursery: trio.Nursery
+) -> None:
+    await live_node(fleet, nursery, answers=False)
+    body = json.dumps({"tool": ECHO, "arguments": {"message": "x"}}).encode()
+    with structlog.testing.capture_logs() as lines:
+        headers = {"authorization": f"Bearer {token()}"}
+        assert await client.request("POST", "/mcp/tools/call", body, headers, hangs_up_after_s=1.0) is None
+    (line,) = (line for line in lines if line["event"] == "tool_call")
+    assert (line["tool"], line["sub"], line["decision"], line["code"]) == (ECHO, AGENT, "abandoned", None)
+
+
+async def test_id_of_every_other_refusal_is_in_the_log_too(autojump_clock: MockClock, client: Client) -> None:
+    with structlog.testing.capture_logs() as lines:
+        stranger = await client.get("/mcp/tools", "MARK")
+        lost = await client.get("/MARK")
+        rubbish = await client.post(b"MARK", token())
+    assert [(line["status"], line["correlation_id"]) for line in lines if line["event"] == "request_refused"] == [
+        (response.status, response.json["correlation_id"]) for response in (stranger, lost, rubbish)
+    ]
+    assert "MARK" not in str(lines)
 
 
 # ---- the list ------------------------------------------------------------------------------------------------------
