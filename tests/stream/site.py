@@ -1,4 +1,4 @@
-"""A gateway with a real door on 127.0.0.1, nodes spoken by script, and agents that hold streams on sockets of their own.
+"""A gateway with a real door on 127.0.0.1, nodes spoken by script, and agents with streams on sockets of their own.
 
 Leaving the site checks that nothing is left of any stream: no actor, connection, task, file descriptor or cadence.
 """
@@ -287,7 +287,7 @@ def files() -> int:
 async def until(condition: Callable[[], bool]) -> None:
     """Let the others run until it holds; whoever waits has a limit around it."""
     while not condition():
-        await trio.sleep(0.001)
+        await trio.sleep(0.001)  # noqa: ASYNC110  # what a kernel has acknowledged, no event tells
 
 
 def _soon_gone(config: Config) -> None:
