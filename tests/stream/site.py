@@ -286,8 +286,8 @@ def files() -> int:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the others run until it holds; whoever waits has a limit around it."""
-    while not condition():
-        await trio.sleep(0.001)  # noqa: ASYNC110  # what a kernel has acknowledged, no event tells
+    while not condition():  # noqa: ASYNC110  # no event tells what a kernel has acknowledged
+        await trio.sleep(0.001)
 
 
 def _soon_gone(config: Config) -> None:
