@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from actors.node.settings import NodeSettings
 from actors.stream.actor import StreamActor
@@ -25,6 +26,7 @@ from tests.stream.site import (
     Site,
     event,
     outstanding,
+    request,
     server_socket,
     site,
     subscribe_tool,
@@ -272,6 +274,23 @@ async def test_operator_who_revokes_a_token_ends_its_streams_with_1000(folder: D
         assert (await asking.answer())[0] == 200
         assert await agent.close_code() == 1000
         assert (await (await here.ask(agent=good)).answer())[0] == 401
+
+
+@pytest.mark.xfail(reason="the token is verified before the body is read, and not again")
+async def test_token_that_is_revoked_while_its_request_comes_in_opens_no_stream(folder: DataFolder) -> None:
+    async with site(folder=folder, patience_s=5.0) as here:
+        await here.node()
+        jti = new_id()
+        good = folder.mint(TokenClass.AGENT_RUNTIME, AGENT, "acme", [Scope.READ_ONLY], 3600, jti, now().wall_ms)
+        asking = request(agent=good)
+        agent = await here.connect()
+        await agent.send(asking[:-5])
+        await until(lambda: here.door.connections == 1)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        folder.revoke(jti)
+        here.streams.revoke(jti)
+        await agent.send(asking[-5:])
+        assert (await agent.head()).startswith(b"HTTP/1.1 401 ")
 
 
 async def test_token_that_expires_ends_its_stream_with_1000() -> None:
