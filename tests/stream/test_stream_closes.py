@@ -11,6 +11,7 @@ import trio.testing
 
 from actors.node.settings import NodeSettings
 from actors.stream.actor import StreamActor
+from actors.stream.settings import StreamSettings
 from actors.supervision.stop_ladder import StopSettings
 from gateway.access.tokens import Scope, TokenClass
 from gateway.data_folder import DataFolder
@@ -57,17 +58,18 @@ async def test_client_that_stops_reading_is_told_4408_when_it_reads_again(return
 
 
 async def test_client_that_reads_a_little_now_and_then_is_not_idle() -> None:
-    async with site(replace(FAST, ping_s=0.05)) as here:
+    patience_s = 1.5
+    async with site(StreamSettings(ping_s=0.05, idle_s_max=patience_s)) as here:
         node = await here.node()
         agent = await here.subscribe(rcvbuf=SMALL_RCVBUF)
         node.begin()
         stream = here.newest
-        for _ in range(3):
-            await here.stall(node, stream)  # half of its patience
+        opened_s = trio.current_time()
+        while trio.current_time() < opened_s + patience_s:  # without the reading its end would have come by then
+            await here.stall(node, stream)
             left = outstanding(stream)
             while outstanding(stream) >= left:
                 await agent.event()
-                await trio.sleep(0.01)
             await here.acked()
         assert stream.rules.closed is None
 
