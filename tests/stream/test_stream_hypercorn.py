@@ -1,95 +1,22 @@
 """The same rules over ASGI `send`: streams of HTTP/2, where hypercorn stands between a stream and its client."""
 
-from collections import defaultdict
-from dataclasses import dataclass, field, replace
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
-import h2.config
-import h2.connection
-import h2.events
-import h2.settings
 import pytest
 import trio
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, StreamBuffer
 
 from actors.stream.actor import StreamActor
 from actors.supervision.stop_ladder import StopSettings
+from gateway.door.hypercorn_bridge import HypercornBridge
+from gateway.door.settings import DoorSettings
+from gateway.door.wire import ReplayedStream
 from schemas.closes import NodeClose, StreamClose
-from tests.stream.site import FAST, SLOW, Agent, Node, Site, event, request, site, until
-from tests.web.client import token
-
-PING = b"event: ping\ndata: {}\n\n"
-
-
-@dataclass
-class Agent2:
-    """One HTTP/2 connection; it opens a stream's window only when told to."""
-
-    agent: Agent
-    window: int = 65_535
-    reads: bool = True
-    told: defaultdict[int, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
-    heads: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
-    ended: set[int] = field(default_factory=set)
-    reset: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=False))
-        self.h2.initiate_connection()
-        self.h2.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: self.window})
-
-    async def flush(self) -> None:
-        await self.agent.send(self.h2.data_to_send())
-
-    async def subscribe(self, accept: str = "text/event-stream") -> int:
-        stream_id = self.h2.get_next_available_stream_id()
-        _, _, body = request().partition(b"\r\n\r\n")
-        headers = {":method": "POST", ":path": "/mcp/tools/call", ":scheme": "http", ":authority": "test"}
-        more = {"accept": accept, "authorization": f"Bearer {token()}"}
-        self.h2.send_headers(stream_id, list((headers | more).items()))
-        self.h2.send_data(stream_id, body, end_stream=True)
-        await self.flush()
-        return stream_id
-
-    async def read(self) -> None:
-        """One packet."""
-        data = await self.agent.sock.recv(65536)
-        if not data:
-            raise EOFError
-        for got in self.h2.receive_data(data):
-            match got:
-                case h2.events.ResponseReceived():
-                    self.heads[got.stream_id or 0] = dict(got.headers or [])
-                case h2.events.DataReceived():
-                    self.told[got.stream_id or 0] += got.data or b""
-                    if self.reads and got.flow_controlled_length:
-                        self.h2.acknowledge_received_data(got.flow_controlled_length, got.stream_id or 0)
-                case h2.events.StreamEnded():
-                    self.ended.add(got.stream_id or 0)
-                case h2.events.StreamReset():
-                    self.reset.add(got.stream_id or 0)
-        await self.flush()
-
-    async def opened(self, stream_id: int) -> None:
-        while stream_id not in self.heads:
-            await self.read()
-        assert self.heads[stream_id][b":status"] == b"200"
-
-    async def event(self, stream_id: int) -> bytes:
-        """The next one that is no ping."""
-        told = self.told[stream_id]
-        while True:
-            while b"\n\n" not in told:
-                await self.read()
-            size = told.index(b"\n\n") + 2
-            first = bytes(told[:size])
-            del told[:size]
-            if first != PING:
-                return first
-
-    async def rest(self, stream_id: int) -> bytes:
-        while stream_id not in self.ended | self.reset:
-            await self.read()
-        return bytes(self.told[stream_id])
+from tests.stream.http2 import PING, Agent2
+from tests.stream.site import FAST, SLOW, SMALL_RCVBUF, Agent, Node, Site, event, request, site, until
 
 
 async def open_one(here: Site, window: int = 65_535) -> tuple[Node, Agent2, int]:
@@ -286,21 +213,112 @@ async def test_stream_that_was_given_up_ends_for_its_client_too(waits_for_window
         assert (await agent.rest(stream_id)).startswith(event())
 
 
+async def test_client_that_does_not_read_its_socket_is_closed_with_4413_and_its_connection_ends() -> None:
+    door = DoorSettings(write_s_max=0.3)
+    async with site(replace(SLOW, close_s_max=0.1), door_settings=door) as here:
+        node = await here.node()
+        agent = Agent2(await here.connect(SMALL_RCVBUF), 2**31 - 1)
+        agent.h2.increment_flow_control_window(2**31 - 1 - 65_535)
+        await agent.opened(await agent.subscribe())
+        node.begin()
+        stream = here.newest
+        while stream.rules.closed is None:
+            node.publish()
+            for _ in range(4):
+                await trio.lowlevel.checkpoint()
+        assert stream.rules.closed is StreamClose.BACKPRESSURE
+        await until(lambda: not here.leftovers().keys() & {"streams", "connections", "addresses"})
+
+
+# ---- our own bugs --------------------------------------------------------------------------------------------------
+
+
+def break_first(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first stream's next frame meets a bug."""
+    broken = next(iter(here.streams.registry))
+    offer = StreamActor.offer
+
+    def fail(stream: StreamActor, event: bytes, now_s: float) -> None:
+        if stream is broken:
+            raise ValueError("a bug")
+        offer(stream, event, now_s)
+
+    monkeypatch.setattr(StreamActor, "offer", fail)
+
+
 async def test_crash_of_one_stream_ends_it_without_a_close_event(monkeypatch: pytest.MonkeyPatch) -> None:
     async with site(crashes=["stream"]) as here:
         node, agent, first = await open_one(here)
         second = await agent.subscribe()
         await agent.opened(second)
         node.begin()
-        broken = next(iter(here.streams.registry))
-        offer = StreamActor.offer
-
-        def fail(stream: StreamActor, event: bytes, now_s: float) -> None:
-            if stream is broken:
-                raise ValueError("a bug")
-            offer(stream, event, now_s)
-
-        monkeypatch.setattr(StreamActor, "offer", fail)
+        break_first(here, monkeypatch)
         told = node.publish()
         assert await agent.event(second) == told
         assert await agent.rest(first) == b""
+
+
+# ---- HTTP/1.1 of hypercorn, as under TLS ---------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def hypercorn_1(here: Site) -> AsyncIterator[Agent]:
+    """A client whose connection hypercorn serves from its first byte: nothing can be adopted there."""
+    service = here.door._service  # noqa: SLF001
+    bridge = HypercornBridge(service.app, here.supervisor.calls)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = trio.socket.socket()
+        await client.connect(listener.getsockname())
+        served, _ = listener.accept()
+    here.agents.append(Agent(client))
+
+    async def serve() -> None:
+        async with ReplayedStream(served, b"", 30.0) as stream:
+            await bridge.serve(stream)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        yield here.agents[-1]
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+async def test_http_1_of_hypercorn_has_the_same_events_in_chunks() -> None:
+    async with site() as here:
+        node = await here.node()
+        async with hypercorn_1(here) as agent:
+            await agent.send(request())
+            assert b"content-type: text/event-stream; charset=utf-8\r\n" in await agent.head()
+            node.begin()
+            node.publish()
+            assert await agent.until(chunk(event())) == chunk(event())
+            node.actor.close(NodeClose.NORMAL)
+            last = chunk(close(4503, "device_offline")) + b"0\r\n\r\n"
+            assert await agent.until(b"0\r\n\r\n") == last
+            agent.hang_up()
+
+
+@pytest.mark.parametrize("how", ["hang_up", "reset", "half_close"])
+async def test_client_of_http_1_of_hypercorn_that_goes_leaves_nothing_behind(how: str) -> None:
+    async with site() as here:
+        node = await here.node()
+        async with hypercorn_1(here) as agent:
+            await agent.send(request())
+            await agent.head()
+            getattr(agent, how)()
+            await here.no_streams()
+            assert node.cancelled == [node.cadences[0].msg_id]
+
+
+async def test_crash_of_a_stream_of_http_1_of_hypercorn_breaks_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with site(crashes=["stream"]) as here:
+        node = await here.node()
+        async with hypercorn_1(here) as agent:
+            await agent.send(request())
+            await agent.head()
+            node.begin()
+            break_first(here, monkeypatch)
+            node.publish()
+            assert b"event" not in await agent.rest()
