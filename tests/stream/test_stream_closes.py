@@ -98,6 +98,20 @@ async def test_fourth_unacknowledged_frame_closes_the_stream_with_4413(returns: 
         assert await other.event() == event(cpu_pct=4.0)
 
 
+async def test_what_a_client_still_sends_does_not_cost_it_its_last_events() -> None:
+    """A socket that is closed before all is acknowledged answers input with a reset."""
+    async with site(replace(SLOW, close_s_max=100.0)) as here:
+        node = await here.node()
+        agent = await here.subscribe(rcvbuf=SMALL_RCVBUF)
+        node.begin()
+        await here.stall(node, here.newest)
+        node.actor.close(NodeClose.NORMAL)
+        for _ in range(3):
+            await agent.send(b"x" * 100)
+            await trio.sleep(0.02)
+        assert await agent.close_code() == 4503
+
+
 MANY = replace(SLOW, close_s_max=100.0, frames_pending_max=50)
 """More than the smallest send buffer takes."""
 
@@ -229,6 +243,20 @@ async def test_cadence_that_the_node_does_not_begin_ends_its_streams_with_4503(h
         assert await running.event() == event()
         await here.subscribe()  # asks anew
         assert len(node.cadences) == 3
+
+
+async def test_stream_that_opens_while_those_of_a_refused_cadence_are_told_has_a_cadence_of_its_own() -> None:
+    async with site(replace(SLOW, inline_streams_max=0, slice_streams_max=1)) as here:
+        node = await here.node()
+        agents = [await here.subscribe() for _ in range(60)]
+        node.fail(node.cadences[0], "E_INTERNAL", begun=False)
+        another = await here.ask()
+        await until(lambda: len(node.cadences) == 2)
+        node.begin()
+        node.publish()
+        await another.head()
+        assert await another.event() == event()
+        assert [await agent.close_code() for agent in agents] == [4503] * 60
 
 
 async def test_stalled_client_whose_node_goes_is_told_4503_when_it_reads_again() -> None:
