@@ -13,6 +13,8 @@ import trio
 from actors.stream.actor import StreamActor
 from gateway.web.exchange import Receive, Send
 
+_END = {"type": "http.response.body", "body": b"", "more_body": False}
+
 
 class StreamSend:
     """Implements `actors.stream.actor.Outlet`; `serve` is run by the request's own task."""
@@ -25,6 +27,8 @@ class StreamSend:
         self._outstanding_bytes = 0
         self._more = trio.Event()
         self._finishing = False
+        self._started = False
+        self._cut_off = False
         self._done = trio.Event()
         self._serving = trio.CancelScope()
 
@@ -50,6 +54,7 @@ class StreamSend:
         await self._done.wait()
 
     def close(self) -> None:
+        self._cut_off = True
         self._serving.cancel()
 
     async def serve(self, receive: Receive, send: Send) -> None:
@@ -60,6 +65,10 @@ class StreamSend:
                     nursery.start_soon(self._watch, receive)
                     await self._pass_on(send)
                     nursery.cancel_scope.cancel()
+            if self._cut_off and self._started:
+                # An HTTP/2 stream that is only left stays open to its client. No time for it: noting it takes none.
+                with trio.CancelScope(deadline=trio.current_time()):
+                    await send(_END)
         finally:
             self._done.set()
             self._actor.client_gone()
@@ -71,12 +80,13 @@ class StreamSend:
 
     async def _pass_on(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+        self._started = True
         while True:
             while self._events:
                 await send({"type": "http.response.body", "body": self._events[0], "more_body": True})
                 self._outstanding_bytes -= len(self._events.popleft())
             if self._finishing:
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await send(_END)
                 return
             self._more = trio.Event()
             await self._more.wait()

@@ -22,6 +22,7 @@ LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = (
     0.5,
 )  # between looks for the last acknowledgement, doubling: no event tells of it
 
+_TCP_CLOSE = 7  # of the kernel's states, the first byte of TCP_INFO
 _outq = bytearray(4)  # one for all: it is read before anybody else can run
 
 
@@ -82,9 +83,14 @@ class StreamSocket:
         with contextlib.suppress(OSError):  # it went just now
             self._sock.shutdown(socket.SHUT_WR)
         pause_s = LOOK_AGAIN_S
-        while self.outstanding() and not self._gone:
+        while self.outstanding() and not self._is_closed():
             await trio.sleep(pause_s)
             pause_s = min(2 * pause_s, LOOK_AGAIN_S_MAX)
+
+    def _is_closed(self) -> bool:
+        """Whether the client is gone. Asked of TCP: a client that closes for good says so as one that half-closes does,
+        is no longer read from, and answers the close event with a reset, after which its bytes stay outstanding."""
+        return self._gone or self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE
 
     def close(self) -> None:
         """What the kernel holds, it goes on sending; unless the client has sent more than we read: then it resets."""

@@ -77,7 +77,8 @@ class Audience:
         self._left = list(reversed(self._streams))
         if was_being_served:
             return  # it has its place in the queue
-        if len(self._left) <= self._settings.inline_streams_max:
+        # Of what is served here nothing may be left over: nobody would come back for it.
+        if len(self._left) <= min(self._settings.inline_streams_max, self._settings.slice_streams_max):
             self.serve_slice()
         else:
             self._fan_out.add(self)

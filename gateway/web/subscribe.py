@@ -5,6 +5,7 @@ and passes the stream's bytes to ASGI `send`.
 """
 
 from actors.stream.actor import StreamActor
+from actors.supervision.errors import SupervisorStoppingError
 from gateway.access.tokens import Principal
 from gateway.door.connection import ADOPT
 from gateway.door.responses import date_line
@@ -44,7 +45,13 @@ class Subscribe:
         self._pump = pump
 
     async def __call__(self, exchange: Exchange, principal: Principal, name: str, arguments: object) -> Refused | None:
-        """None when there was a stream, or still is."""
+        """None when there was a stream, or still is; or when we stop, and the connection has been closed."""
+        try:
+            return await self._open(exchange, principal, name, arguments)
+        except SupervisorStoppingError:
+            return None
+
+    async def _open(self, exchange: Exchange, principal: Principal, name: str, arguments: object) -> Refused | None:
         adopt = exchange.extension(ADOPT)
         if adopt is not None:
             input_bytes_max = self._subscriptions.streams.settings.input_bytes_max
