@@ -133,6 +133,7 @@ class Exchange:
         """The pump says so, while the application works."""
         data = self._wire.read_now()
         if data == b"":
+            self.hung_up = True
             self._wire.unwatch()
             self._tell_gone()
         elif data is not None:

@@ -129,6 +129,10 @@ class App:
         if principal is None:
             return
         request = _tool_and_arguments(await exchange.body())
+        # Once more: a body may be long in coming, and a token that was revoked meanwhile must open nothing.
+        principal = await self._principal(exchange)
+        if principal is None:
+            return
         if request is None:
             await exchange.refuse(
                 Code.MANIFEST_INVALID,

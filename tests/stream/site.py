@@ -14,7 +14,6 @@ from typing import Any
 
 import trio
 import trio.testing
-from hypercorn.config import Config
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
@@ -30,9 +29,9 @@ from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Verifier, jwks, key_id
 from gateway.data_folder import DataFolder
 from gateway.door.door import Door
-from gateway.door.hypercorn_bridge import HypercornBridge
 from gateway.door.settings import DoorSettings
 from gateway.pump import Pump
+from gateway.tool_calls import ToolCalls
 from gateway.web.admin import Admin
 from gateway.web.app import App
 from gateway.web.exchange import BODY_BYTES_MAX
@@ -290,10 +289,6 @@ async def until(condition: Callable[[], bool]) -> None:
         await trio.sleep(0.001)
 
 
-def _soon_gone(config: Config) -> None:
-    config.keep_alive_timeout = 0.1  # hypercorn holds an HTTP/2 connection for so long after its client has gone
-
-
 @asynccontextmanager
 async def site(
     settings: StreamSettings = SLOW,
@@ -318,12 +313,10 @@ async def site(
             streams.start()
             key = KEY.public_key()
             verifier = folder.verifier if folder else Verifier({key_id(key): key}, issuer="test", audience="test")
-            admin = Admin(folder, fleet, streams, new_id, now) if folder else None
-            app = App(fleet, verifier, jwks([key]), new_id, now, _ready, streams, pump, admin)
-            bridge = HypercornBridge(app, supervisor.calls, _soon_gone)
-            door = Door(
-                supervisor, app, body_bytes_max=lambda _: BODY_BYTES_MAX, pass_on=bridge.serve, settings=door_settings
-            )
+            admin = Admin(folder, fleet, (fleet.revoke, streams.revoke), new_id, now) if folder else None
+            calls = ToolCalls(fleet, new_id, now)
+            app = App(fleet, verifier, jwks([key]), new_id, now, _ready, streams, pump, calls, admin=admin)
+            door = Door(supervisor, app, body_bytes_max=lambda _: BODY_BYTES_MAX, settings=door_settings)
             port = await door.listen("127.0.0.1", 0)
             here = Site(supervisor, fleet, streams, pump, door, port, logged, lambda what: gateway.counts[what])
             await trio.testing.wait_all_tasks_blocked()

@@ -12,7 +12,7 @@ from actors.stream.streams import Streams
 from gateway.access.tokens import Scope, TokenClass, jwks
 from gateway.clock import now
 from gateway.door.door import Door
-from gateway.door.hypercorn_bridge import HypercornBridge
+from gateway.tool_calls import ToolCalls
 from gateway.web.app import App
 from schemas.frames import Cmd, CmdAck, CmdCancel, Frame, Telemetry
 from tests.gateway.site import KEY, MINT, Dialed, dial, open_site, token
@@ -61,9 +61,9 @@ async def both() -> AsyncIterator[Both]:
             ready,
             streams,
             devices.pump,
+            ToolCalls(devices.fleet, lambda: MINT.mint(now().wall_ms), now),
         )
-        bridge = HypercornBridge(app, devices.supervisor.calls)
-        door = Door(devices.supervisor, app, body_bytes_max=lambda _: 65536, pass_on=bridge.serve)
+        door = Door(devices.supervisor, app, body_bytes_max=lambda _: 65536)
         here = Both(devices, streams, await door.listen("127.0.0.1", 0))
         try:
             yield here

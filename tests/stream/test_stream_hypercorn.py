@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 import trio
-from hypercorn.protocol.h2 import BUFFER_LOW_WATER, StreamBuffer
 
 from actors.stream.actor import StreamActor
 from actors.supervision.stop_ladder import StopSettings
 from gateway.door.hypercorn_bridge import HypercornBridge
+from gateway.door.life import Life
 from gateway.door.settings import DoorSettings
 from gateway.door.wire import ReplayedStream
 from schemas.closes import NodeClose, StreamClose
@@ -115,23 +115,6 @@ async def test_stream_past_the_tenants_quota_opens_and_is_closed_with_4429() -> 
 # ---- a client whose window is shut ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def waits_for_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """hypercorn 0.18 resumes a writer by what was taken from its buffer, not by what is left in it: a shut window, from
-    which nothing is taken, never stops it (mended in its fork: davidbrochart/anycorn#61)."""
-
-    async def pop(buffer: StreamBuffer, max_length: int) -> bytes:
-        data = bytes(buffer.buffer[:max_length])
-        del buffer.buffer[:max_length]
-        if len(buffer.buffer) < BUFFER_LOW_WATER:
-            await buffer._paused.set()  # noqa: SLF001
-        if not buffer.buffer:
-            await buffer._is_empty.set()  # noqa: SLF001
-        return data
-
-    monkeypatch.setattr(StreamBuffer, "pop", pop)
-
-
 async def overfill(here: Site, node: Node) -> int:
     """Publish until the stream is closed; how many frames it took."""
     stream = here.newest
@@ -144,15 +127,7 @@ async def overfill(here: Site, node: Node) -> int:
     raise AssertionError("there is no bound to what waits for this client")
 
 
-@pytest.mark.xfail(reason="hypercorn 0.18 buffers without bound for a client whose window is shut")
-async def test_hypercorn_as_it_is_stops_writing_when_the_window_is_shut() -> None:
-    async with site() as here:
-        node, _, _ = await open_one(here, window=100)
-        node.begin()
-        await overfill(here, node)
-
-
-async def test_client_whose_window_is_shut_is_closed_with_4413(waits_for_windows: None) -> None:
+async def test_client_whose_window_is_shut_is_closed_with_4413() -> None:
     async with site(replace(SLOW, close_s_max=100.0)) as here:
         node, agent, stream_id = await open_one(here, window=100)
         node.begin()
@@ -164,7 +139,7 @@ async def test_client_whose_window_is_shut_is_closed_with_4413(waits_for_windows
         assert await agent.rest(stream_id) == event() * (published - 1) + close(4413, "backpressure")
 
 
-async def test_client_whose_window_stays_shut_for_long_is_closed_with_4408(waits_for_windows: None) -> None:
+async def test_client_whose_window_stays_shut_for_long_is_closed_with_4408() -> None:
     async with site(replace(FAST, frames_pending_max=1000, close_s_max=100.0)) as here:
         node, agent, stream_id = await open_one(here, window=100)
         node.begin()
@@ -183,7 +158,7 @@ async def test_client_whose_window_stays_shut_for_long_is_closed_with_4408(waits
         assert told.endswith(close(4408, "idle_timeout"))
 
 
-async def test_client_whose_window_stays_shut_does_not_hold_up_a_stop(waits_for_windows: None) -> None:
+async def test_client_whose_window_stays_shut_does_not_hold_up_a_stop() -> None:
     stop = StopSettings(streams_and_calls_s_max=0.3)
     async with site(replace(SLOW, close_s_max=1000.0), stop=stop) as here:
         node, _, _ = await open_one(here, window=100)
@@ -193,7 +168,7 @@ async def test_client_whose_window_stays_shut_does_not_hold_up_a_stop(waits_for_
         await here.no_streams()
 
 
-async def test_stream_that_was_given_up_ends_for_its_client_too(waits_for_windows: None) -> None:
+async def test_stream_that_was_given_up_ends_for_its_client_too() -> None:
     async with site(replace(SLOW, close_s_max=0.1)) as here:
         node, agent, stream_id = await open_one(here, window=100)
         second = await agent.subscribe()
@@ -265,7 +240,7 @@ async def test_crash_of_one_stream_ends_it_without_a_close_event(monkeypatch: py
 async def hypercorn_1(here: Site) -> AsyncIterator[Agent]:
     """A client whose connection hypercorn serves from its first byte: nothing can be adopted there."""
     service = here.door._service  # noqa: SLF001
-    bridge = HypercornBridge(service.app, here.supervisor.calls)
+    bridge = HypercornBridge(service)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = trio.socket.socket()
         await client.connect(listener.getsockname())
@@ -273,8 +248,9 @@ async def hypercorn_1(here: Site) -> AsyncIterator[Agent]:
     here.agents.append(Agent(client))
 
     async def serve() -> None:
-        async with ReplayedStream(served, b"", 30.0) as stream:
-            await bridge.serve(stream)
+        settings = service.settings
+        async with ReplayedStream(served, b"", settings, service.turns.of("127.0.0.1")) as stream:
+            await bridge.serve(stream, Life(settings.linger_s_max, service.calls))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)
