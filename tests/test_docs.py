@@ -1,6 +1,15 @@
 """Documentation that lies is worse than none: links resolve, examples run, tables are complete."""
 
+import contextlib
+import http.server
+import json
+import math
 import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,8 +23,12 @@ from gateway.device_socket import SocketSettings
 from gateway.door.settings import DoorSettings
 from gateway.log_output import LogSettings
 from gateway.mcp.settings import McpSettings
+from schemas.closes import Return, StreamClose
 from schemas.errors import Code
 from schemas.registry import REGISTRY
+from schemas.sse import PING, close_event, metric_event
+from tests.schemas.examples import NODE_ID
+from tests.stream.test_rules import OPENED_S, Client
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -69,3 +82,163 @@ def test_settings_reference_lists_every_setting_with_its_default(section: str) -
 def test_access_reference_names_every_error_code() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     assert [code for code in Code if code.value not in page] == []
+
+
+# ---- which close comes first ----------------------------------------------------------------------------------------
+
+
+def _stalled(interval_s: float, first_s: float, healthy_frames: int) -> tuple[int, float]:
+    """How the rules close a stream whose client acknowledges that many frames and then nothing; seconds since then."""
+    client, frames, stalled_s = Client(), 0, math.inf
+    while client.rules.closed is None:
+        due_s = OPENED_S + first_s + frames * interval_s
+        if client.now_s < stalled_s:
+            client.reads_all()
+        if client.rules.next_deadline_s() <= due_s:
+            client.now_s = client.rules.next_deadline_s()
+            client.tick()
+            continue
+        client.now_s = due_s
+        if frames == healthy_frames:
+            stalled_s = due_s
+        client.offer()
+        frames += 1
+    return client.rules.closed.value.code, client.now_s - stalled_s
+
+
+def test_table_of_which_close_comes_first_is_what_the_rules_do() -> None:
+    page = (ROOT / "docs" / "explanation" / "backpressure.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \| ([^|]+) s \|", page, re.MULTILINE)
+    assert len(rows) == 9
+    for interval_ms, codes, after in rows:
+        interval_s = int(interval_ms) / 1000
+        ends = [_stalled(interval_s, part / 100 * interval_s, frames) for part in range(100) for frames in range(6)]
+        assert {str(code) for code, _ in ends} == set(codes.split(" or "))
+        earliest, latest = f"{min(s for _, s in ends):.0f}", f"{max(s for _, s in ends):.0f}"
+        assert after == (earliest if latest == earliest else f"{earliest} to {latest}"), interval_ms
+
+
+# ---- the programs that consume a stream -----------------------------------------------------------------------------
+
+CONSUMERS = (ROOT / "docs" / "how-to" / "consume-a-stream.md").read_text()
+TOOL = f"sys.{NODE_ID}.metrics.subscribe"
+FRAME = {
+    "ts_ms": 1745300000000, "node_id": NODE_ID, "cpu_pct": 12.4, "mem_bytes": 1, "mem_total_bytes": 2, "disk_pct": 31.2,
+    "load_1m": 0.42, "load_5m": 0.39, "load_15m": 0.35,
+}  # fmt: skip
+Answer = tuple[int, bytes]  # status and body; a stream's with 200
+
+
+class ScriptedGateway(http.server.ThreadingHTTPServer):
+    """Answers one request after the other with what the script says, and remembers what was asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Scripted)
+        self.script: list[Answer] = []
+        self.asked: list[tuple[str, int]] = []  # token, interval_ms
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Scripted(http.server.BaseHTTPRequestHandler):
+    server: ScriptedGateway
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert (self.path, request["tool"], self.headers["Accept"]) == ("/mcp/tools/call", TOOL, "text/event-stream")
+        token = self.headers["Authorization"].removeprefix("Bearer ")
+        self.server.asked.append((token, request["arguments"]["interval_ms"]))
+        status, body = self.server.script.pop(0)
+        self.send_response(status)
+        if status == 429:
+            self.send_header("Retry-After", "7")
+        self.end_headers()
+        with contextlib.suppress(OSError):  # the client may have seen enough
+            for part in (body[:50], body[50:]):  # an event may come in pieces
+                self.wfile.write(part)
+            if body.endswith(b"\n\n") and b"event: close" not in body:
+                self.rfile.read(1)  # a stream that is not over stays open until the client hangs up
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def gateway() -> Iterator[ScriptedGateway]:
+    with ScriptedGateway() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_python_consumer_comes_back_by_its_table(gateway: ScriptedGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", CONSUMERS, re.DOTALL)
+    program: dict[str, Any] = {"__name__": "follow"}
+    exec(compile(block, "follow.py", "exec"), program)
+    for close in StreamClose:
+        slower = close.value.come_back is Return.WITH_LONGER_INTERVAL
+        assert program["AFTER"][close.value.code].slower is slower
+
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    tokens = iter(["first", "second"])
+    frame = metric_event(FRAME)
+    gateway.script = [
+        (200, frame + PING + frame + close_event(StreamClose.BACKPRESSURE)),
+        (200, frame + close_event(StreamClose.NORMAL)),
+        (401, b"{}"),
+        (429, b"{}"),
+        (200, frame + frame[:-1]),  # breaks off
+        (200, b"event: other\ndata: {}\n\n" + frame),
+        (403, b"{}"),
+    ]
+    frames = program["follow"](gateway.url, TOOL, 1000, lambda: next(tokens))
+    taken: list[dict[str, Any]] = []
+    with pytest.raises(SystemExit, match="403"):
+        taken.extend(frames)
+    assert taken == [FRAME] * 4
+    assert gateway.asked == [
+        ("first", 1000), ("first", 2000), ("first", 2000), ("second", 2000), ("second", 2000), ("second", 2000),
+        ("second", 2000),
+    ]  # fmt: skip
+    bounds = [(0, 2), (0, 4), (0, 8), (7, 7 + 16), (0, 32), (0, 60)]
+    assert all(least <= pause <= most for pause, (least, most) in zip(pauses, bounds, strict=True))
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node.js here")
+def test_browser_consumer_reads_closes_and_refusals_and_can_be_stopped(
+    gateway: ScriptedGateway, tmp_path: Path
+) -> None:
+    listen, _ = re.findall(r"```js\n(.*?)```", CONSUMERS, re.DOTALL)
+    (tmp_path / "listen.mjs").write_text(listen)
+    (tmp_path / "try.mjs").write_text("""
+        import { listen } from "./listen.mjs";
+        const [url, tool] = process.argv.slice(2);
+        const told = [];
+        for (let turn = 0; turn < 5; turn++) {
+          const stop = new AbortController();
+          const onFrame = (frame) => { told.push(frame.cpu_pct); if (turn === 4) stop.abort(); };
+          try {
+            told.push(await listen({ url, tool, intervalMs: 1000, token: "t", onFrame, signal: stop.signal }));
+          } catch (error) {
+            told.push(error.status ?? error.name);
+          }
+        }
+        console.log(JSON.stringify(told));
+    """)
+    frame = metric_event(FRAME)
+    gateway.script = [
+        (200, frame + PING + close_event(StreamClose.DEVICE_OFFLINE)),
+        (200, frame + frame[:-1]),
+        (401, b'{"code": "E_SAFETY_DENIED", "message": "no"}'),
+        (200, b"event: other\ndata: {}\n\n" + frame),
+        (200, frame),
+    ]
+    command = ["node", str(tmp_path / "try.mjs"), gateway.url, TOOL]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 0, ran.stderr
+    offline = {"code": 4503, "reason": "device_offline"}
+    assert json.loads(ran.stdout) == [12.4, offline, 12.4, None, 401, "Error", 12.4, "AbortError"]

@@ -90,7 +90,7 @@ class StreamActor:
     def offer(self, event: bytes, now_s: float) -> None:
         """A frame for this stream: written now, or the stream is over."""
         rules = self.rules
-        if rules.credit == 0:
+        if rules.credit == 0 or now_s >= rules.look_due_s:
             rules.looked(self._outlet.outstanding(), now_s)
         if rules.offer(len(event), now_s):
             if not self._outlet.write(event):

@@ -8,7 +8,8 @@
 
 Whichever comes first wins, and nothing follows it. A frame is pending from when it is offered until its last byte is
 acknowledged. What is acknowledged is seen by looking: whoever drives these rules tells them how many bytes are
-outstanding, which is all they know of a socket. A look shows how many frames may follow without another: the credit.
+outstanding, which is all they know of a socket. A look shows how many frames may follow without another (the credit),
+for a few seconds.
 
 Pings are due at 25 s, 50 s, … after the opening and are not frames. A look that shows an acknowledged byte, or nothing
 outstanding, is progress, dated at that look. Bytes that follow when all is known to be acknowledged are dated too:
@@ -33,12 +34,15 @@ class StreamRules:
         "_written_bytes",
         "closed",
         "credit",
+        "look_due_s",
     )
 
     def __init__(self, settings: StreamSettings, opened_s: float, expires_s: float = math.inf) -> None:
         self.closed: StreamClose | None = None
         self.credit = settings.frames_pending_max
         """Frames that may be offered before the next look; at 0, look first."""
+        self.look_due_s = opened_s
+        """From then on an offer is to be preceded by a look too, so that a stall is dated to the frame that met it."""
         self._settings = settings
         self._opened_s = opened_s
         self._expires_s = expires_s
@@ -52,6 +56,7 @@ class StreamRules:
 
     def wrote(self, size: int, now_s: float) -> None:
         """The head or a ping has been given to the connection."""
+        self.look_due_s = now_s  # these are acknowledged when no frame is near: look before the next one
         if self._written_bytes == self._acked_bytes:
             self._progress_s = now_s
         self._written_bytes += size
@@ -74,6 +79,7 @@ class StreamRules:
 
     def looked(self, outstanding_bytes: int, now_s: float) -> None:
         """So many of the written bytes are not acknowledged."""
+        self.look_due_s = now_s + self._settings.look_s
         acked_bytes = self._written_bytes - outstanding_bytes
         if outstanding_bytes == 0 or acked_bytes > self._acked_bytes:
             self._acked_bytes = acked_bytes

@@ -8,6 +8,7 @@ class StreamSettings:
     frames_pending_max: int = 3  # offered and not acknowledged; one more: 4413
     ping_s: float = 25.0  # from the opening on, whatever else is sent
     idle_s_max: float = 90.0  # with bytes outstanding and none acknowledged: 4408
+    look_s: float = 5.0  # how long a look at what is acknowledged is good for; the next frame is preceded by another
     close_s_max: float = 5.0  # for the close event to be acknowledged; then the kernel alone goes on with it
     input_bytes_max: int = 64 * 1024  # sent by the client after its request; more: 1000
     streams_max: int = 20_000  # of the gateway; the next one is E_RATE_LIMITED

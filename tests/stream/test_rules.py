@@ -37,7 +37,7 @@ class Client:
         self.rules.looked(self.written - self.acked, self.now_s)
 
     def offer(self, size: int = FRAME) -> bool:
-        if self.rules.credit == 0:
+        if self.rules.credit == 0 or self.now_s >= self.rules.look_due_s:
             self.look()
         if not self.rules.offer(size, self.now_s):
             return False
@@ -173,9 +173,12 @@ def test_at_one_instant_4408_is_checked_before_4413() -> None:
     assert client.rules.closed is StreamClose.IDLE_TIMEOUT
 
 
+@pytest.mark.parametrize("reads_the_head", [True, False])
 @pytest.mark.parametrize(("interval_s", "close"), [(5, "BACKPRESSURE"), (29, "BACKPRESSURE"), (30, "IDLE_TIMEOUT")])
-def test_fixture_2_a_client_that_stops_reading(interval_s: int, close: str) -> None:
+def test_fixture_2_a_client_that_stops_reading(interval_s: int, close: str, reads_the_head: bool) -> None:
     client = Client()
+    if reads_the_head:
+        client.reads_all()
     for frame in range(10):
         client.wait_until(OPENED_S + frame * interval_s)
         client.offer()
