@@ -31,7 +31,7 @@ conformance: env $(SUITE)  ## the official MCP conformance suite, both eras (nee
 	$(BIN)/python -m tests.conformance.run
 
 $(SUITE): tests/conformance/package.json tests/conformance/package-lock.json
-	@command -v npm >/dev/null || { echo "npm is needed to install the conformance suite: see your system's packages"; exit 1; }
+	@command -v npm >/dev/null || { echo "npm is needed for the conformance suite (on Debian: apt install npm)"; exit 1; }
 	@echo "installing the conformance suite and its Node (first time: half a minute or so) ..."
 	cd tests/conformance && npm ci --no-progress --loglevel=error
 	@touch $(SUITE)

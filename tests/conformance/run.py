@@ -2,7 +2,8 @@
 
 A gateway on a free port of this machine, in a folder that goes at the end, with one live node (so that lists have real
 things next to the fixtures) and a token for the suite. Exits with 1 when a scenario that applies does not pass, when
-one that does not apply passes after all, or when the page of the documentation says otherwise than this run.
+one that does not apply passes after all, when the gateway logs an error, or when the page of the documentation says
+otherwise than this run.
 """
 
 import argparse
@@ -14,11 +15,14 @@ import uuid
 import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 
+import structlog
 import trio
 from mcp.shared.exceptions import MCPDeprecationWarning
+from structlog.typing import EventDict
 from ulid import ULID
 
 from actors.device.agent import Agent
@@ -45,6 +49,8 @@ def main() -> int:
     parser.add_argument("--write-docs", action="store_true", help=f"write {PAGE.name} anew, if all is well")
     arguments = parser.parse_args()
     configure_log("pretty", logging.WARNING)
+    errors: list[str] = []
+    structlog.configure(processors=[partial(_note_error, errors), *structlog.get_config()["processors"]])
     # Logging, sampling and roots are deprecated; older clients have them all the same, so the suite asks.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
     try:
@@ -53,6 +59,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     report = trio.run(_run, command)
+    report.problems.extend(f"the gateway has logged an error: {event}" for event in errors)
     print(report.table())
     if arguments.write_docs and not report.problems:
         PAGE.write_text(report.page())
@@ -95,6 +102,13 @@ async def _check(suite: Suite, folder: Path) -> Report:
     report.add(EXTENSION, outcomes)
     _show(f"extensions: {len(extensions)} scenarios", end="\n")
     return report
+
+
+def _note_error(errors: list[str], _: object, level: str, said: EventDict) -> EventDict:
+    """A request that fails inside may leave the suite content; it must not leave us so."""
+    if level in ("error", "critical"):
+        errors.append(said["event"])
+    return said
 
 
 def _show(line: str, end: str = "") -> None:
