@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+SUITE := tests/conformance/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check format bench simulate lock clean
+.PHONY: help env demo test conformance check format bench simulate lock clean
 
 help:  ## list the commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 env: $(STAMP)  ## make the environment in .venv from the locked versions
 
@@ -25,6 +26,15 @@ demo: env  ## see it work
 
 test: check  ## format, lint, types, then every test
 	$(BIN)/python -m pytest
+
+conformance: env $(SUITE)  ## the official MCP conformance suite, both eras (needs npm)
+	$(BIN)/python -m tests.conformance.run
+
+$(SUITE): tests/conformance/package.json tests/conformance/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is needed for the conformance suite (on Debian: apt install npm)"; exit 1; }
+	@echo "installing the conformance suite and its Node (first time: half a minute or so) ..."
+	cd tests/conformance && npm ci --no-progress --loglevel=error
+	@touch $(SUITE)
 
 check: env  ## the fast inner loop: format, lint and types
 	$(BIN)/ruff format --check .
@@ -52,5 +62,5 @@ lock: env  ## resolve the newest versions into requirements.lock
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o requirements.lock
 
 clean:  ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info tests/conformance/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,12 +9,14 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import trio
 
 from actors.fleet import Fleet
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, LogStore, OpenItem, Part
+from actors.node.session_rules import Moment
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Verifier
@@ -40,6 +42,8 @@ from schemas.ulids import Mint
 RUNNING_FILE = "running.json"  # where the gateway that holds a folder can be reached, for the command line
 GC_THRESHOLDS = (20_000, 20, 20)  # Python's 700 look for cycles several times in each call, which makes none
 SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by a busy event loop (docs/adr/0008)
+
+MakeBinding: TypeAlias = Callable[[Methods, Watches, Sessions, Supervisor, Callable[[], Moment]], Binding]
 
 
 class CannotListenError(Exception):
@@ -67,9 +71,10 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings) -> AsyncIterator[Running]:
+async def running(settings: Settings, make_binding: MakeBinding = Binding) -> AsyncIterator[Running]:
     """A gateway, listening, for as long as the block lasts; leaving it stops everything in order.
 
+    `make_binding` lets a test add to what the MCP endpoint offers.
     Raises SettingsError before anything has started, ProcessMustStopError when the gateway cannot go on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -97,7 +102,7 @@ async def running(settings: Settings) -> AsyncIterator[Running]:
                 return mint.mint(now().wall_ms)
 
             calls = ToolCalls(devices.fleet, new_id, now)
-            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier)
+            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, make_binding)
             app = App(
                 devices.fleet,
                 folder.verifier,
@@ -158,9 +163,16 @@ async def until_signalled() -> None:
             return
 
 
-def _mcp(settings: Settings, supervisor: Supervisor, fleet: Fleet, calls: ToolCalls, verifier: Verifier) -> McpEndpoint:
+def _mcp(
+    settings: Settings,
+    supervisor: Supervisor,
+    fleet: Fleet,
+    calls: ToolCalls,
+    verifier: Verifier,
+    make_binding: MakeBinding,
+) -> McpEndpoint:
     sessions, watches = Sessions(settings.mcp), Watches(fleet, settings.mcp)
-    binding = Binding(Methods(fleet, calls, now, settings.mcp), watches, sessions, supervisor, now)
+    binding = make_binding(Methods(fleet, calls, now, settings.mcp), watches, sessions, supervisor, now)
     endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
     endpoint.start(supervisor)
     return endpoint

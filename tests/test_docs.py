@@ -27,6 +27,7 @@ from schemas.closes import Return, StreamClose
 from schemas.errors import Code
 from schemas.registry import REGISTRY
 from schemas.sse import PING, close_event, metric_event
+from tests.conformance.report import NOT_APPLICABLE
 from tests.schemas.examples import NODE_ID
 from tests.stream.test_rules import OPENED_S, Client
 
@@ -242,3 +243,17 @@ def test_browser_consumer_reads_closes_and_refusals_and_can_be_stopped(
     assert ran.returncode == 0, ran.stderr
     offline = {"code": 4503, "reason": "device_offline"}
     assert json.loads(ran.stdout) == [12.4, offline, 12.4, None, 401, "Error", 12.4, "AbortError"]
+
+
+def test_conformance_page_is_of_the_pinned_suite_and_has_no_failure() -> None:
+    """That it is what the suite finds, only `make conformance` can say."""
+    page = (ROOT / "docs" / "reference" / "mcp-conformance.md").read_text()
+    pinned = json.loads((ROOT / "tests" / "conformance" / "package.json").read_text())["dependencies"]
+    assert all(f"`{name}` {version}" in page for name, version in pinned.items())
+    assert "FAIL" not in page
+    assert [name for name in NOT_APPLICABLE if f"| `{name}` |" not in page] == []
+
+
+def test_conformance_lock_file_names_no_registry() -> None:
+    lock = json.loads((ROOT / "tests" / "conformance" / "package-lock.json").read_text())
+    assert [name for name, package in lock["packages"].items() if "resolved" in package] == []

@@ -5,6 +5,7 @@ idleness, or with its token. Clients of the modern era have none.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import trio
@@ -21,6 +22,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.access.scopes import TOOL_SCOPES, scopes_of
 from gateway.access.tokens import Principal, Scope, TokenClass, TokenFault, Verifier
 from gateway.clock import now
+from gateway.mcp.answer_once import answer_once
 from gateway.mcp.binding import PRINCIPAL, Binding
 from gateway.mcp.sessions import Session, Sessions
 from gateway.mcp.settings import McpSettings
@@ -144,7 +146,8 @@ class McpEndpoint:
         elif _opens_session(exchange) and not self.sessions.has_room_for(principal):
             await exchange.refuse_status(503, "Too many sessions are open.", "End sessions that you no longer need.")
         else:
-            await exchange.hand_over(lambda receive, send: self._serve(exchange, principal, receive, send))
+            serve = partial(self._serve, exchange, principal)
+            await exchange.hand_over(partial(answer_once, serve))
 
     async def _serve(self, exchange: Exchange, principal: Principal, receive: Receive, send: Send) -> None:
         assert self._manager is not None

@@ -25,9 +25,11 @@ def tool_not_found() -> RpcError:
     return RpcError(INVALID_PARAMS, "Unknown tool", {"code": "TOOL_NOT_FOUND"})
 
 
-def resource_not_found() -> RpcError:
+def resource_not_found(uri: str) -> RpcError:
+    """Names the URI to whoever sent it, as the protocol says it should."""
     fix = "List the resources and use a URI exactly as it is listed."
-    return RpcError(INVALID_PARAMS, "Resource not found", {"code": "RESOURCE_NOT_FOUND", "suggested_fix": fix})
+    data = {"code": "RESOURCE_NOT_FOUND", "uri": uri, "suggested_fix": fix}
+    return RpcError(INVALID_PARAMS, "Resource not found", data)
 
 
 def bad_cursor() -> RpcError:

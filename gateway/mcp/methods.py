@@ -98,7 +98,7 @@ class Methods:
         node_id = node_of_uri(uri)
         tool = tool_for(self._fleet, node_id, "snapshot") if node_id is not None else None
         if tool is None or node_id is None:
-            raise resource_not_found()
+            raise resource_not_found(uri)
         answer = await self._calls.call_tool(principal, tool.name, {}, trace_id=trace)
         if isinstance(answer, Answered):
             text = msgspec.json.encode(answer.result).decode()

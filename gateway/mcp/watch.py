@@ -101,7 +101,7 @@ class Watch:
         tool = tool_for(self._fleet, node_id, "subscribe") if node_id is not None else None
         retained = self._fleet.world.manifests.find(node_id) if node_id is not None else None
         if node_id is None or tool is None or retained is None:
-            raise resource_not_found()
+            raise resource_not_found(uri)
         denied = authorize(self._principal, tool, retained.tenant, now.wall_ms)
         if denied is not None:
             raise not_authorized(denied.suggested_fix)

@@ -1,0 +1,139 @@
+"""What a run of the suite found, against what was expected: a table for people, a page for the documentation."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from textwrap import fill
+
+from tests.conformance.suite import HERE, Outcome
+
+VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+EXTENSION = "extension"
+PAGE = HERE.parents[1] / "docs" / "reference" / "mcp-conformance.md"
+_COLUMNS = (*VERSIONS, EXTENSION)
+_PACKAGE = "@modelcontextprotocol/conformance"
+
+_TASKS = (
+    "`io.modelcontextprotocol/tasks` is not offered: every call of a tool has a deadline, by which it is answered or "
+    "has failed, so there is nothing to come back for."
+)
+_SKILLS = "`io.modelcontextprotocol/skills` is not offered: a gateway to devices has no skills to hand out."
+_RESUMING = (
+    "Streams cannot be resumed: the gateway would have to keep what it has sent, for clients that may never come back. "
+    "It is an option of the older versions, recommended in 2025-11-25 and gone from 2026-07-28."
+)
+
+# Scenarios that do not apply, with the reason. They are run all the same: if one passes, its line here is wrong.
+NOT_APPLICABLE: dict[str, str] = {
+    "server-sse-polling": _RESUMING,
+    "sep-2640-skills-directory": _SKILLS,
+    "sep-2640-skills-enumeration": _SKILLS,
+    "sep-2640-skills-manifest": _SKILLS,
+    "tasks-lifecycle": _TASKS,
+    "tasks-capability-negotiation": _TASKS,
+    "tasks-wire-fields": _TASKS,
+    "tasks-request-state-removal": _TASKS,
+    "tasks-mrtr-input": _TASKS,
+    "tasks-request-headers": _TASKS,
+    "tasks-dispatch-and-envelope": _TASKS,
+    "tasks-status-notifications": _TASKS,
+    "tasks-required-task-error": _TASKS,
+    "tasks-mrtr-composition": _TASKS,
+}
+
+
+class Report:
+    def __init__(self, scenarios: Mapping[str, list[str]]) -> None:
+        """`scenarios` with the versions they are for."""
+        self._scenarios = scenarios
+        self._words: dict[tuple[str, str], str] = {}
+        self.problems: list[str] = [
+            f"{name} is said not to apply, but the suite has no such scenario"
+            for name in NOT_APPLICABLE
+            if name not in scenarios
+        ]
+
+    def of_version(self, version: str) -> list[str]:
+        return [name for name, versions in self._scenarios.items() if version in versions]
+
+    def add(self, version: str, outcomes: Mapping[str, Outcome]) -> None:
+        """What became of all scenarios of this version."""
+        for name in self.of_version(version):
+            outcome = outcomes.get(name, Outcome(0, ("it did not run",)))
+            applies = name not in NOT_APPLICABLE
+            self._words[name, version] = "FAIL" if applies != outcome.is_clean else "pass" if applies else "n/a"
+            if applies and not outcome.is_clean:
+                why = outcome.complaints or ("none of its checks passed",)
+                self.problems.append("\n     ".join([f"{name} ({version})", *why]))
+            elif outcome.is_clean and not applies:
+                self.problems.append(f"{name} ({version}) passes, though it is said not to apply")
+
+    def table(self) -> str:
+        width = max(map(len, self._scenarios))
+        lines = [" " * width + "".join(f"  {column:>10}" for column in _COLUMNS)]
+        lines += [f"{name:<{width}}" + "".join(f"  {word:>10}" for word in words) for name, words in self._rows()]
+        lines += [f"n/a  {', '.join(names)}: {reason}" for reason, names in _by_reason().items()]
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        counts = Counter(self._words.values())
+        said = f"{counts['pass']} scenarios pass, {counts['n/a']} do not apply"
+        return f"{said}, problems: {len(self.problems)}" if self.problems else said
+
+    def page(self) -> str:
+        rows = [f"| `{name}` | {' | '.join(words)} |" for name, words in self._rows()]
+        reasons = [
+            _wrapped(f"- {', '.join(f'`{name}`' for name in names)}: {reason[0].lower()}{reason[1:]}", "  ")
+            for reason, names in _by_reason().items()
+        ]
+        version = json.loads((HERE / "package.json").read_text())["dependencies"][_PACKAGE]
+        return _PAGE.format(
+            what=_wrapped(_WHAT.format(package=_PACKAGE, version=version)),
+            columns=" | ".join(_COLUMNS),
+            dashes="|".join(["---"] * (len(_COLUMNS) + 1)),
+            rows="\n".join(rows),
+            reasons="\n".join(reasons),
+        )
+
+    def _rows(self) -> Iterator[tuple[str, list[str]]]:
+        for name in self._scenarios:
+            yield name, [self._words.get((name, column), "-") for column in _COLUMNS]
+
+
+def _by_reason() -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for name, reason in NOT_APPLICABLE.items():
+        names.setdefault(reason, []).append(name)
+    return names
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return fill(text, 120, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+_WHAT = (
+    "What the official suite, `{package}` {version}, finds. `make conformance` runs it against a whole gateway over "
+    "HTTP, with a token, one live node, and fixtures from `tests/conformance` next to the node's own tools and "
+    "resources. It brings its own Node from npm (Linux on x64; elsewhere it takes the one on the PATH), and fails when "
+    "it finds something else than this page says; `.venv/bin/python -m tests.conformance.run --write-docs` writes the "
+    "page anew."
+)
+_PAGE = """\
+# MCP conformance
+
+{what}
+
+- **pass**: all that the scenario checks, what the protocol only recommends included.
+- **n/a**: it does not apply, for the reason below the table. **-**: it is not of this version.
+- The suite's client opens its sessions with 2025-11-25. In the columns of older versions only what the suite sends by
+  hand (`server-initialize`, `server-session-lifecycle`) is of that version; all messages are held against its schema.
+- Prompts, completion, logging, sampling, elicitation, results that need input, and parameters in headers are in the
+  fixtures only: the gateway has none of them today. Their scenarios show that the endpoint carries them.
+
+| scenario | {columns} |
+|{dashes}|
+{rows}
+
+## Not applicable
+{reasons}
+"""
