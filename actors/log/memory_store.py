@@ -58,17 +58,15 @@ class MemoryDisk:
             return Refused(RefusalReason.DISK_FULL)
         for part in parts:
             version = self.streams.get(part.stream, _Stream()).version
-            if version != part.expected_version:
+            if not part.fits(version):
                 return Conflict(part.stream, version)
-        for part in parts:
-            self._write(part)
-        return Appended(tuple(part.version_after for part in parts))
+        return Appended(tuple(self._write(part) for part in parts))
 
-    def _write(self, part: Part) -> None:
+    def _write(self, part: Part) -> int:
         stream = self.streams.setdefault(part.stream, _Stream())
         first = stream.version + 1
         stream.events += [Recorded(first + n, part.at_ms, data) for n, data in enumerate(part.events)]
-        stream.version = part.version_after
+        stream.version += len(part.events)
         if part.snapshot is not None:
             stream.snapshot = Snapshot(stream.version, part.snapshot)
         for item in part.opened:
@@ -77,6 +75,7 @@ class MemoryDisk:
             stream.open_items[item.key] = (since, OpenItem(item.key, item.data, kept))
         for key in part.closed:
             stream.open_items.pop(key, None)
+        return stream.version
 
     def load(self, stream: str) -> Loaded:
         """The stream as it is."""

@@ -82,11 +82,9 @@ class Batch:
         """Take one append, whole, or say which stream has moved on."""
         for part in parts:
             _, version = self._head(part.stream)
-            if version != part.expected_version:
+            if not part.fits(version):
                 return Conflict(part.stream, version)
-        for part in parts:
-            self._take(part)
-        return Appended(tuple(part.version_after for part in parts))
+        return Appended(tuple(self._take(part) for part in parts))
 
     def write(self) -> None:
         """Put the netted rows into the open transaction."""
@@ -114,8 +112,9 @@ class Batch:
                 self._known[stream] = head
         return head
 
-    def _take(self, part: Part) -> None:
+    def _take(self, part: Part) -> int:
         stream, version = self._head(part.stream)
+        version_after = version + len(part.events)
         if stream == 0:
             cursor = self._connection.execute("INSERT INTO stream (name) VALUES (?)", (part.stream,))
             assert cursor.lastrowid
@@ -123,7 +122,7 @@ class Batch:
         for number, data in enumerate(part.events, start=version + 1):
             self._events.append((stream, number, part.at_ms, data))
         if part.snapshot is not None:
-            self._snapshots[stream] = (stream, part.version_after, part.snapshot)
+            self._snapshots[stream] = (stream, version_after, part.snapshot)
         for item in part.opened:
             since, earlier = self._opened.get((stream, item.key), (version + 1, item))
             kept = earlier.arguments if item.arguments is None else item.arguments
@@ -131,7 +130,8 @@ class Batch:
         for key in part.closed:
             self._opened.pop((stream, key), None)
             self._closed.add((stream, key))
-        self._heads[part.stream] = (stream, part.version_after)
+        self._heads[part.stream] = (stream, version_after)
+        return version_after
 
 
 def write_rows(connection: sqlite3.Connection, statement: Statement, rows: Sequence[Iterable[_Value]]) -> None:

@@ -51,21 +51,21 @@ class Part(msgspec.Struct, frozen=True):
     """What one append does to one stream.
 
     Versions count from 1, so a stream that has nothing yet is at version 0. `snapshot` is the state after `events`; a
-    part without events may carry just that.
+    part without events may carry just that. With an expected version of None the events go behind whatever is there:
+    for streams with one writer, which knows their order without asking.
     """
 
     stream: str
-    expected_version: int
+    expected_version: int | None
     at_ms: int
     events: tuple[bytes, ...] = ()
     opened: tuple[OpenItem, ...] = ()
     closed: tuple[str, ...] = ()
     snapshot: bytes | None = None
 
-    @property
-    def version_after(self) -> int:
-        """The stream's version once this is written."""
-        return self.expected_version + len(self.events)
+    def fits(self, version: int) -> bool:
+        """Whether it can be written to a stream of this version."""
+        return self.expected_version is None or self.expected_version == version
 
     @property
     def size_bytes(self) -> int:

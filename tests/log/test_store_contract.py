@@ -62,6 +62,16 @@ async def test_a_wrong_version_is_a_conflict_that_names_the_right_one(shelf: She
 
 
 @bounded
+async def test_without_an_expected_version_events_go_behind_whatever_is_there(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        blind = Part("a", None, 0, (b"x",))
+        assert await store.append(blind) == Appended((1,))
+        await store.append(part("a", 1, "y"))
+        assert await store.append(blind, part("b", 0, "z")) == Appended((3, 1))
+        assert [event.data for event in await store.read("a")] == [b"x", b"y", b"x"]
+
+
+@bounded
 async def test_of_several_appends_at_one_version_exactly_one_wins(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         answers: list[AppendAnswer] = []

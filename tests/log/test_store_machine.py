@@ -80,7 +80,7 @@ class Model:
 
     def append(self, parts: list[Part]) -> AppendAnswer:
         for part in parts:
-            if self.version[part.stream] != part.expected_version:
+            if not part.fits(self.version[part.stream]):
                 return Conflict(part.stream, self.version[part.stream])
         for part in parts:
             self._write(part)
@@ -88,6 +88,7 @@ class Model:
 
     def _write(self, part: Part) -> None:
         stream, items = part.stream, self.items[part.stream]
+        first = self.version[stream] + 1
         for data in part.events:
             self.version[stream] += 1
             self.events[stream].append(Recorded(self.version[stream], part.at_ms, data))
@@ -95,7 +96,7 @@ class Model:
             self.snapshot[stream] = Snapshot(self.version[stream], part.snapshot)
         for item in part.opened:
             if item.key not in items:
-                self.since[stream, item.key] = part.expected_version + 1
+                self.since[stream, item.key] = first
             elif item.arguments is None:
                 item = msgspec.structs.replace(item, arguments=items[item.key].arguments)
             items[item.key] = item
@@ -129,7 +130,7 @@ _ITEMS = st.builds(OpenItem, st.sampled_from(KEYS), st.binary(max_size=3), st.no
 _PARTS = st.builds(
     Part,
     stream=st.sampled_from(STREAMS),
-    expected_version=st.sampled_from([0, 0, 0, 0, 1, -1]),  # relative: mostly the right one
+    expected_version=st.sampled_from([0, 0, 0, 0, 1, -1, None]),  # relative: mostly the right one, or any
     at_ms=st.integers(0, 5),
     events=st.lists(st.binary(max_size=40), max_size=4).map(tuple),
     opened=st.lists(_ITEMS, max_size=2, unique_by=lambda item: item.key).map(tuple),
@@ -155,9 +156,11 @@ class LogMachine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def at_right_versions(self, parts: list[Part]) -> list[Part]:
-        model = self.model
+        versions = self.model.version
         return [
-            msgspec.structs.replace(part, expected_version=max(0, model.version[part.stream] + part.expected_version))
+            part
+            if part.expected_version is None
+            else msgspec.structs.replace(part, expected_version=max(0, versions[part.stream] + part.expected_version))
             for part in parts
         ]
 

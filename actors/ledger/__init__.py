@@ -1,0 +1,1 @@
+"""What agents have spent: one event-sourced ledger an agent, in the same log as the commands."""

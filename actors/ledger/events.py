@@ -1,0 +1,39 @@
+"""What happens to an agent's money, as it lies in the log. Amounts are whole micro-dollars: a sum is exact."""
+
+import msgspec
+
+
+class _Event(msgspec.Struct, frozen=True, tag_field="event", forbid_unknown_fields=True):
+    at_ms: int
+    id: str  # of the reservation: the `msg_id` of its command, or the id of a stream or of a call elsewhere
+
+
+class Reserved(_Event, frozen=True, tag="reserved@1"):
+    """The price of something that is about to happen is set aside."""
+
+    tool: str
+    micros: int
+    window_ms: int | None = None  # when the period began that it counts for; None: the budget has no period
+
+
+class Charged(_Event, frozen=True, tag="charged@1"):
+    """It happened, or may have: the reservation is spent."""
+
+
+class Released(_Event, frozen=True, tag="released@1"):
+    """It was never reached: the reservation is void."""
+
+
+Event = Reserved | Charged | Released
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Event)
+
+
+def encode(event: Event) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode(data: bytes) -> Event:
+    event: Event = _decoder.decode(data)
+    return event

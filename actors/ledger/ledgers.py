@@ -1,0 +1,203 @@
+"""The ledgers of all agents: deciding without waiting, and writing together with what the money is for.
+
+A call's price is first *held* in memory, synchronously, so that no two calls can spend the same money. The hold becomes
+durable, as `Reserved`, in the very append that makes the command durable; `Charged` rides with the command's end. If
+that append is refused, the hold is dropped and nothing was spent. What has no command (a stream, a call elsewhere) is
+reserved and charged by appends of its own.
+
+Every stream here has one writer, this process. Which price and budget hold is governance's.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
+from actors.ledger.rules import Budget, Exceeded, State, evolve, fits
+from actors.log.store import Appended, LogStore, OpenItem, Part
+
+LEDGERS_MAX = 10_000  # held in memory; beyond it, those at rest are read again when they are needed
+SNAPSHOT_EVERY_EVENTS = 256
+
+_PREFIX = "ledger/"
+_state_encoder = msgspec.json.Encoder()
+_state_decoder = msgspec.json.Decoder(State)
+
+
+class Agent(NamedTuple):
+    tenant: str
+    sub: str
+
+    @property
+    def stream(self) -> str:
+        return f"{_PREFIX}{self.tenant}/{self.sub}"
+
+
+def agent_of(stream: str) -> Agent | None:
+    """Whose stream this is; None for a stream of something else. A tenant has no slash in its name."""
+    if not stream.startswith(_PREFIX):
+        return None
+    tenant, _, sub = stream.removeprefix(_PREFIX).partition("/")
+    return Agent(tenant, sub)
+
+
+@dataclass(slots=True)
+class Ledger:
+    agent: Agent
+    state: State
+    holds: dict[str, Reserved] = field(default_factory=dict)  # decided, and not in the log yet
+
+    def fits(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
+        window_ms = budget.window_ms(now_ms)
+        held = sum(hold.micros for hold in self.holds.values() if hold.window_ms == window_ms)
+        return fits(self.state, held, micros, budget, now_ms)
+
+    def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
+        """Set the price aside, now. Follow it by an append, or by `drop`."""
+        exceeded = self.fits(micros, budget, now_ms)
+        if exceeded is None:
+            self.holds[key] = Reserved(now_ms, key, tool, micros, budget.window_ms(now_ms))
+        return exceeded
+
+    def drop(self, key: str) -> None:
+        """It never came to the log: nothing was spent. Idempotent."""
+        self.holds.pop(key, None)
+
+    @property
+    def is_at_rest(self) -> bool:
+        return not self.holds and not self.state.open
+
+
+class Entry(NamedTuple):
+    agent: Agent
+    event: Event
+
+
+class Ledgers:
+    def __init__(self, store: LogStore) -> None:
+        self._store = store
+        self._loaded: dict[Agent, Ledger] = {}
+        self._reserved: dict[str, Agent] = {}  # in the log, neither charged nor released
+
+    async def load(self) -> None:
+        """Once, at start: which reservations are open."""
+        for stream in await self._store.open_streams():
+            agent = agent_of(stream)
+            if agent is not None:
+                for item in await self._store.open_items(stream):
+                    self._reserved[item.key] = agent
+
+    async def settle_left_over(self, ids_under_way: Iterable[str], now_ms: int) -> int:
+        """Charge what a process that is gone had reserved and not settled, but for commands that are still open.
+
+        A command's reservation became durable together with its being sent, and a call elsewhere may have arrived:
+        each of these may have happened, so each is charged. Returns how many.
+        """
+        left = set(self._reserved) - set(ids_under_way)
+        for key in sorted(left):
+            await self._append(Entry(self._reserved[key], Charged(now_ms, key)))
+        return len(left)
+
+    async def of(self, tenant: str, sub: str) -> Ledger:
+        agent = Agent(tenant, sub)
+        ledger = self._loaded.get(agent)
+        if ledger is None:
+            loaded = await self._store.load(agent.stream)
+            state = State() if loaded.snapshot is None else _state_decoder.decode(loaded.snapshot.data)
+            for recorded in loaded.events:
+                state = evolve(state, decode(recorded.data))
+            # Another task may have loaded it meanwhile, and may have holds in it already: that one counts.
+            ledger = self._loaded.setdefault(agent, Ledger(agent, state))
+            self._make_room()
+        return ledger
+
+    # ---- with a command ---------------------------------------------------------------------------------------------
+
+    def entries(self, queued: Iterable[tuple[str, Agent]], settled: Iterable[str], now_ms: int) -> list[Entry]:
+        """What goes to the ledgers in the append that queues and settles these commands."""
+        entries: list[Entry] = []
+        for key, agent in queued:
+            ledger = self._loaded.get(agent)
+            if ledger is not None and key in ledger.holds:
+                entries.append(Entry(agent, ledger.holds[key]))
+        known = {entry.event.id: entry.agent for entry in entries}
+        for key in settled:
+            owner = self._reserved.get(key) or known.get(key)
+            if owner is not None:
+                entries.append(Entry(owner, Charged(now_ms, key)))
+        return entries
+
+    def parts(self, entries: Sequence[Entry], now_ms: int) -> list[Part]:
+        """One for each ledger that the entries are about."""
+        parts = []
+        for agent in dict.fromkeys(entry.agent for entry in entries):
+            events = [entry.event for entry in entries if entry.agent == agent]
+            ended = {event.id for event in events if not isinstance(event, Reserved)}
+            begun = [event for event in events if isinstance(event, Reserved) and event.id not in ended]
+            parts.append(
+                Part(
+                    stream=agent.stream,
+                    expected_version=None,
+                    at_ms=now_ms,
+                    events=tuple(map(encode, events)),
+                    opened=tuple(OpenItem(event.id, b"") for event in begun),
+                    closed=tuple(sorted(ended)),
+                )
+            )
+        return parts
+
+    def appended(self, entries: Iterable[Entry]) -> None:
+        """They are durable: they hold now."""
+        for agent, event in entries:
+            ledger = self._loaded.get(agent)
+            if ledger is not None:
+                ledger.drop(event.id)
+                ledger.state = evolve(ledger.state, event)
+            if isinstance(event, Reserved):
+                self._reserved[event.id] = agent
+            else:
+                self._reserved.pop(event.id, None)
+
+    def drop(self, key: str, agent: Agent) -> None:
+        """The append was refused."""
+        ledger = self._loaded.get(agent)
+        if ledger is not None:
+            ledger.drop(key)
+
+    # ---- without one ------------------------------------------------------------------------------------------------
+
+    async def reserve(self, ledger: Ledger, key: str) -> bool:
+        """Make a hold durable; False when the log refused it, and the hold is dropped."""
+        written = await self._append(Entry(ledger.agent, ledger.holds[key]))
+        if not written:
+            ledger.drop(key)
+        return written
+
+    async def charge(self, ledger: Ledger, key: str, now_ms: int) -> None:
+        """If the log refuses it, it stays reserved, which counts the same, and the next start charges it."""
+        await self._append(Entry(ledger.agent, Charged(now_ms, key)))
+
+    async def release(self, ledger: Ledger, key: str, now_ms: int) -> None:
+        await self._append(Entry(ledger.agent, Released(now_ms, key)))
+
+    async def snapshot(self, now_ms: int) -> None:
+        """Let compaction cut long histories. A ledger that has moved on meanwhile is left for the next time."""
+        for agent, ledger in list(self._loaded.items()):
+            state = ledger.state
+            if not ledger.holds and state.version // SNAPSHOT_EVERY_EVENTS:
+                data = _state_encoder.encode(state)
+                await self._store.append(Part(agent.stream, state.version, now_ms, snapshot=data))
+
+    async def _append(self, entry: Entry) -> bool:
+        answer = await self._store.append(*self.parts([entry], entry.event.at_ms))
+        if isinstance(answer, Appended):
+            self.appended([entry])
+            return True
+        return False
+
+    def _make_room(self) -> None:
+        if len(self._loaded) > LEDGERS_MAX:
+            for agent in [agent for agent, ledger in self._loaded.items() if ledger.is_at_rest][: LEDGERS_MAX // 10]:
+                del self._loaded[agent]

@@ -1,0 +1,105 @@
+"""Ledgers over a store: no two calls spend the same money, a restart forgets nothing."""
+
+import pytest
+import trio
+
+from actors.ledger.events import Charged, decode
+from actors.ledger.ledgers import Agent, Ledger, Ledgers, agent_of
+from actors.ledger.rules import Budget, Exceeded
+from actors.log.memory_store import MemoryDisk, MemoryStore
+from actors.log.store import Part
+
+AGENT = Agent("acme", "agent_1")
+BUDGET = Budget(100)
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+async def opened(disk: MemoryDisk) -> tuple[Ledgers, Ledger]:
+    ledgers = Ledgers(MemoryStore(disk))
+    await ledgers.load()
+    return ledgers, await ledgers.of(*AGENT)
+
+
+def test_streams_have_the_names_of_their_agents() -> None:
+    assert agent_of(AGENT.stream) == AGENT
+    assert agent_of("node/x") is None
+
+
+async def test_a_thousand_at_once_against_a_budget_for_a_hundred(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    paid: list[str] = []
+
+    async def call(key: str) -> None:
+        if ledger.hold(key, "tool", 1, BUDGET, 0) is None and await ledgers.reserve(ledger, key):
+            await trio.lowlevel.checkpoint()
+            await ledgers.charge(ledger, key, 1)
+            paid.append(key)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(1000):
+            nursery.start_soon(call, str(number))
+    assert len(paid) == 100
+    _, again = await opened(disk)
+    assert (again.state.used_micros, again.state.open) == (100, {})
+
+
+async def test_hold_that_never_came_to_the_log_is_not_spent(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    disk.is_full = True
+    assert ledger.hold("a", "tool", 100, BUDGET, 0) is None
+    assert not await ledgers.reserve(ledger, "a")
+    disk.is_full = False
+    assert ledger.fits(100, BUDGET, 0) is None
+
+
+async def test_release_gives_the_money_back(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    ledger.hold("a", "tool", 100, BUDGET, 0)
+    await ledgers.reserve(ledger, "a")
+    assert ledger.fits(1, BUDGET, 0) == Exceeded(100, 100, None)
+    await ledgers.release(ledger, "a", 1)
+    assert ledger.fits(100, BUDGET, 0) is None
+
+
+async def test_reservation_rides_with_its_command_and_so_does_the_charge(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    store = MemoryStore(disk)
+    ledger.hold("cmd", "tool", 60, BUDGET, 5)
+    entries = ledgers.entries([("cmd", AGENT), ("free", AGENT)], [], 5)
+    await store.append(Part("node/n", 0, 5, (b"queued",)), *ledgers.parts(entries, 5))
+    ledgers.appended(entries)
+    assert (ledger.holds, ledger.state.used_micros) == ({}, 60)
+    entries = ledgers.entries([], ["cmd", "free"], 6)
+    await store.append(Part("node/n", 1, 6, (b"acked",)), *ledgers.parts(entries, 6))
+    ledgers.appended(entries)
+    assert ledgers.entries([], ["cmd"], 7) == []
+    assert await store.open_items(AGENT.stream) == ()
+    assert [decode(event.data) for event in await store.read(AGENT.stream)][-1] == Charged(6, "cmd")
+
+
+async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_open(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    for key in ("open", "lost"):
+        ledger.hold(key, "tool", 10, BUDGET, 0)
+        await ledgers.reserve(ledger, key)
+    again, _ = await opened(disk)
+    assert await again.settle_left_over(["open"], 9) == 1
+    ledger = await again.of(*AGENT)
+    assert (set(ledger.state.open), ledger.state.used_micros) == ({"open"}, 20)
+    assert await again.settle_left_over(["open"], 9) == 0
+
+
+async def test_snapshot_and_history_give_the_same_state(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    for number in range(150):
+        ledger.hold(str(number), "tool", 1, Budget(1000, 60), number * 1000)
+        await ledgers.reserve(ledger, str(number))
+        await ledgers.charge(ledger, str(number), number * 1000)
+    await ledgers.snapshot(200_000)
+    assert (await MemoryStore(disk).load(AGENT.stream)).snapshot is not None
+    _, again = await opened(disk)
+    assert again.state == ledger.state
