@@ -101,11 +101,11 @@ def table(verdict: Verdict) -> str:
         f"{'opened/s':>10}{'B/stream':>10}{'at 1 Hz':>9}",
     ]
     for one in verdict.rows:
-        at_one_hz = verdict.at_one_hz.get(one.server)
+        at_one_hz = format(verdict.at_one_hz[one.server], ",d") if one.server in verdict.at_one_hz else ""
         lines.append(
             f"{one.streams:>6,}  {NAMES[one.server]:28}{one.per_cpu_s:10,.0f}{one.per_cpu_s_best:10,.0f}"
             f"{one.per_s:10,.0f}{one.per_s_best:10,.0f}{one.p50_ms:8.1f}{one.p99_ms:8.1f}{one.p99_ms_best:9.1f}"
-            f"{one.opened_per_s:10,.0f}{one.bytes_a_stream:10,.0f}{'' if at_one_hz is None else format(at_one_hz, ',d'):>9}"
+            f"{one.opened_per_s:10,.0f}{one.bytes_a_stream:10,.0f}{at_one_hz:>9}"
         )
     for expectation in verdict.expectations:
         sign = ">=" if expectation.at_least else "<="
