@@ -79,6 +79,8 @@ class StreamRules:
             self._acked_bytes = acked_bytes
             self._progress_s = now_s
             ends = self._frame_ends
+            if outstanding_bytes == 0:
+                ends.clear()
             while ends and ends[0] <= acked_bytes:
                 del ends[0]
             self.credit = self._settings.frames_pending_max - len(ends)
