@@ -17,7 +17,8 @@ from schemas.sse import metric_event
 
 
 class Stream(Protocol):
-    def offer(self, event: bytes, now_s: float) -> None: ...
+    def offer(self, event: bytes, size: int, now_s: float) -> None:
+        """`size` is that of the event, taken once for all streams."""
 
     def close(self, close: StreamClose) -> None: ...
 
@@ -86,12 +87,13 @@ class Audience:
     def serve_slice(self) -> None:
         """Write to the next streams, at most `slice_streams_max`."""
         begin, event = self._at, self._event
+        size = len(event or b"")
         self._at += self._settings.slice_streams_max
         now_s = trio.current_time()
         for stream in self._served[begin : self._at]:
             try:
                 if event is not None:
-                    stream.offer(event, now_s)
+                    stream.offer(event, size, now_s)
                 else:
                     stream.close(StreamClose.DEVICE_OFFLINE)
             except Exception as exc:  # one stream's bug is that stream's end
