@@ -43,8 +43,8 @@ class StreamRules:
         self._opened_s = opened_s
         self._expires_s = expires_s
         self._pings = 0
-        # What is not known to be acknowledged, oldest first, whether the connection took it yet or not. There is no total:
-        # in thousands of streams a number of each one's own is a cache miss, and the size of a frame is not.
+        # What is not known to be acknowledged, oldest first, whether the connection took it yet or not. No totals: in
+        # thousands of streams a number of each one's own is a cache miss, and the size of a frame is not.
         self._pending: list[int] = []  # the frames' sizes, each with that of a ping or the head just before it
         self._loose_bytes = 0  # a ping or the head after the last of them
         self._acked_bytes = 0  # of all these, as far as the last look showed: never all, nor all of the first frame

@@ -11,7 +11,7 @@ from bench.fanout.servers import Server, start
 
 WARM_STREAMS = 300  # opened first and not counted: code, caches and pools are in place
 WARM_UP_S = 0.5
-FRAMES_MIN, PACED_S_MAX = 5, 10.0  # a slow server's run is longer, so that there are some frames to judge by
+FRAMES_MIN, SLOW_S_MAX = 5, 15.0  # a slow server's run is longer, so that there are some frames to judge by
 STALLED_SHARE = 0.05
 P99_MS_MAX, ONE_HZ_S, STREAMS_MAX = 100.0, 4.0, 18_000
 ONE_HZ_STEPS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.15, 1.3)  # of the streams that the best rate could reach within 100 ms
@@ -26,6 +26,10 @@ class Size:
     bytes_a_stream: float
     saturated: Run
     half: Run
+
+
+def long_enough(seconds: float, hz: float) -> float:
+    return max(seconds, min(FRAMES_MIN / hz, SLOW_S_MAX)) if hz else SLOW_S_MAX
 
 
 class Bench:
@@ -55,10 +59,11 @@ class Bench:
                 took_s = clients.open(more)
                 grown_bytes += server.rss_bytes() - before
                 opened = streams
-                clients.watch(WARM_UP_S)
-                saturated = clients.watch(seconds)
+                guess = clients.watch(WARM_UP_S)
+                saturated = clients.watch(long_enough(seconds, guess.per_s / streams))
                 hz = saturated.per_s / 2 / streams
-                half = clients.watch(max(seconds, min(FRAMES_MIN / hz, PACED_S_MAX)), hz) if hz else saturated
+                clients.watch(WARM_UP_S, hz)  # what was under way at the end of the run before arrives now
+                half = clients.watch(long_enough(seconds, hz), hz)
                 yield Size(streams, more / took_s, grown_bytes / (streams - WARM_STREAMS), saturated, half)
 
     def with_stalled(self, name: str, streams: int, hz: float, seconds: float, stalled: int) -> Run:
