@@ -17,6 +17,4 @@ class StreamSettings:
     inline_streams_max: int = (
         8  # of one cadence, written to right where its frame was read; more: by the fan-out's task
     )
-    slice_streams_max: int = (
-        512  # written to between two checkpoints of the fan-out (2 to 4 ms); the others have their turn then
-    )
+    slice_streams_max: int = 512  # written to between two checkpoints of the fan-out; the others have their turn then
