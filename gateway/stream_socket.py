@@ -7,8 +7,8 @@ when the client sends something, which is dropped, or half-closes. When to write
 import contextlib
 import fcntl
 import socket
-import sys
 import termios
+from array import array
 
 import trio
 
@@ -17,13 +17,11 @@ from gateway.pump import Pump
 from schemas.closes import StreamClose
 
 READ_BYTES_MAX = 4096  # dropped in one go; what is left brings the next call
-LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = (
-    0.005,
-    0.5,
-)  # between looks for the last acknowledgement, doubling: no event tells of it
+# Between looks for the last acknowledgement, doubling: no event tells of it.
+LOOK_AGAIN_S, LOOK_AGAIN_S_MAX = 0.005, 0.5
 
 _TCP_CLOSE = 7  # of the kernel's states, the first byte of TCP_INFO
-_outq = bytearray(4)  # one for all: it is read before anybody else can run
+_outq = array("i", [0])  # one for all: it is read before anybody else can run
 
 
 class StreamSocket:
@@ -63,8 +61,8 @@ class StreamSocket:
         return False
 
     def outstanding(self) -> int:
-        fcntl.ioctl(self._sock, termios.TIOCOUTQ, _outq)
-        return int.from_bytes(_outq, sys.byteorder) + len(self._unsent)
+        fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, _outq)
+        return _outq[0] + len(self._unsent)
 
     async def flush(self) -> None:
         await self._flush()

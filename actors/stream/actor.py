@@ -87,12 +87,12 @@ class StreamActor:
         self._outlet.write(head)
         self.rules.wrote(len(head), now_s)
 
-    def offer(self, event: bytes, now_s: float) -> None:
+    def offer(self, event: bytes, size: int, now_s: float) -> None:
         """A frame for this stream: written now, or the stream is over."""
         rules = self.rules
         if rules.credit == 0 or now_s >= rules.look_due_s:
             rules.looked(self._outlet.outstanding(), now_s)
-        if rules.offer(len(event), now_s):
+        if rules.offer(size, now_s):
             if not self._outlet.write(event):
                 self._wake()
         else:

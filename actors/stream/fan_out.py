@@ -17,7 +17,8 @@ from schemas.sse import metric_event
 
 
 class Stream(Protocol):
-    def offer(self, event: bytes, now_s: float) -> None: ...
+    def offer(self, event: bytes, size: int, now_s: float) -> None:
+        """`size` is that of the event, taken once for all streams."""
 
     def close(self, close: StreamClose) -> None: ...
 
@@ -35,7 +36,8 @@ class Audience:
         self._settings = settings
         self._on_empty = on_empty
         self._event: bytes | None = None  # what is being written; None: the close
-        self._left: list[Stream] = []  # in reverse
+        self._served: list[Stream] = []  # by this event
+        self._at = 0  # whose turn it is
         self._waiting: bytes | None = None
 
     def join(self, stream: Stream) -> None:
@@ -48,7 +50,7 @@ class Audience:
 
     @property
     def is_being_served(self) -> bool:
-        return bool(self._left)
+        return self._at < len(self._served)
 
     # ---- the cadence's listener -------------------------------------------------------------------------------------
 
@@ -74,33 +76,35 @@ class Audience:
     def _begin(self, event: bytes | None) -> None:
         was_being_served = self.is_being_served
         self._event = event
-        self._left = list(reversed(self._streams))
+        self._served, self._at = list(self._streams), 0
         if was_being_served:
             return  # it has its place in the queue
         # Of what is served here nothing may be left over: nobody would come back for it.
-        if len(self._left) <= min(self._settings.inline_streams_max, self._settings.slice_streams_max):
+        if len(self._served) <= min(self._settings.inline_streams_max, self._settings.slice_streams_max):
             self.serve_slice()
         else:
             self._fan_out.add(self)
 
     def serve_slice(self) -> None:
         """Write to the next streams, at most `slice_streams_max`."""
-        size = self._settings.slice_streams_max
-        event, left = self._event, self._left
+        begin, event = self._at, self._event
+        size = len(event or b"")
+        self._at += self._settings.slice_streams_max
         now_s = trio.current_time()
-        streams, self._left = left[-size:], left[:-size]
-        streams.reverse()
-        for stream in streams:
+        for stream in self._served[begin : self._at]:
             try:
                 if event is not None:
-                    stream.offer(event, now_s)
+                    stream.offer(event, size, now_s)
                 else:
                     stream.close(StreamClose.DEVICE_OFFLINE)
             except Exception as exc:  # one stream's bug is that stream's end
                 stream.crash(exc)
-        if not self._left and self._waiting is not None:
+        if self.is_being_served:
+            return
+        self._served, self._at = [], 0
+        if self._waiting is not None:
             self._event, self._waiting = self._waiting, None
-            self._left = list(reversed(self._streams))
+            self._served = list(self._streams)
 
 
 class FanOut:

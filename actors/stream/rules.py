@@ -26,12 +26,12 @@ class StreamRules:
     __slots__ = (
         "_acked_bytes",
         "_expires_s",
-        "_frame_ends",
+        "_loose_bytes",
         "_opened_s",
+        "_pending",
         "_pings",
         "_progress_s",
         "_settings",
-        "_written_bytes",
         "closed",
         "credit",
         "look_due_s",
@@ -47,9 +47,11 @@ class StreamRules:
         self._opened_s = opened_s
         self._expires_s = expires_s
         self._pings = 0
-        self._written_bytes = 0  # given to the connection since the opening, whether it took them yet or not
-        self._acked_bytes = 0  # of these, as far as the last look showed
-        self._frame_ends: list[int] = []  # of the pending frames, in bytes since the opening
+        # What is not known to be acknowledged, oldest first, whether the connection took it yet or not. No totals: for
+        # thousands of streams, numbers of each one's own measured a tenth of a frame's cost; shared sizes cost nothing.
+        self._pending: list[int] = []  # the frames' sizes, each with that of a ping or the head just before it
+        self._loose_bytes = 0  # a ping or the head after the last of them
+        self._acked_bytes = 0  # of all these, as far as the last look showed: never all, nor all of the first frame
         self._progress_s = opened_s
 
     # ---- what is written --------------------------------------------------------------------------------------------
@@ -57,9 +59,9 @@ class StreamRules:
     def wrote(self, size: int, now_s: float) -> None:
         """The head or a ping has been given to the connection."""
         self.look_due_s = now_s  # these are acknowledged when no frame is near: look before the next one
-        if self._written_bytes == self._acked_bytes:
+        if not self._pending and not self._loose_bytes:
             self._progress_s = now_s
-        self._written_bytes += size
+        self._loose_bytes += size
 
     def offer(self, size: int, now_s: float) -> bool:
         """Whether a frame of so many bytes is to be written now. If not, the stream is closed, now or before."""
@@ -69,10 +71,12 @@ class StreamRules:
             self.closed = StreamClose.BACKPRESSURE
             return False
         self.credit -= 1
-        if self._written_bytes == self._acked_bytes:
+        if self._loose_bytes:
+            size += self._loose_bytes
+            self._loose_bytes = 0
+        elif not self._pending:
             self._progress_s = now_s
-        self._written_bytes += size
-        self._frame_ends.append(self._written_bytes)
+        self._pending.append(size)
         return True
 
     # ---- what is seen -----------------------------------------------------------------------------------------------
@@ -80,14 +84,20 @@ class StreamRules:
     def looked(self, outstanding_bytes: int, now_s: float) -> None:
         """So many of the written bytes are not acknowledged."""
         self.look_due_s = now_s + self._settings.look_s
-        acked_bytes = self._written_bytes - outstanding_bytes
-        if outstanding_bytes == 0 or acked_bytes > self._acked_bytes:
+        pending = self._pending
+        if outstanding_bytes == 0:
+            pending.clear()
+            self._loose_bytes = self._acked_bytes = 0
+            self._progress_s = now_s
+            self.credit = self._settings.frames_pending_max
+            return
+        acked_bytes = sum(pending) + self._loose_bytes - outstanding_bytes
+        if acked_bytes > self._acked_bytes:
+            while pending and pending[0] <= acked_bytes:
+                acked_bytes -= pending.pop(0)
             self._acked_bytes = acked_bytes
             self._progress_s = now_s
-            ends = self._frame_ends
-            while ends and ends[0] <= acked_bytes:
-                del ends[0]
-            self.credit = self._settings.frames_pending_max - len(ends)
+            self.credit = self._settings.frames_pending_max - len(pending)
         elif now_s >= self._progress_s + self._settings.idle_s_max:
             self.end(StreamClose.IDLE_TIMEOUT)
 

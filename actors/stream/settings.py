@@ -14,4 +14,4 @@ class StreamSettings:
     streams_max: int = 20_000  # of the gateway; the next one is E_RATE_LIMITED
     streams_per_tenant_max: int = 0  # 0: no quota; past one, a new stream opens and is closed with 4429
     inline_streams_max: int = 8  # of a cadence, written to where its frame was read; more: by the fan-out's task
-    slice_streams_max: int = 256  # written to between two checkpoints of the fan-out; the others have their turn then
+    slice_streams_max: int = 512  # written to between two checkpoints of the fan-out; the others have their turn then

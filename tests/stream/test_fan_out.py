@@ -40,7 +40,7 @@ class FakeStream:
     fails: bool = False
     crashed: Exception | None = None
 
-    def offer(self, event: bytes, now_s: float) -> None:  # noqa: ARG002
+    def offer(self, event: bytes, size: int, now_s: float) -> None:  # noqa: ARG002
         self._tell(event)
 
     def close(self, close: StreamClose) -> None:

@@ -213,10 +213,10 @@ def break_first(here: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = next(iter(here.streams.registry))
     offer = StreamActor.offer
 
-    def fail(stream: StreamActor, event: bytes, now_s: float) -> None:
+    def fail(stream: StreamActor, event: bytes, size: int, now_s: float) -> None:
         if stream is broken:
             raise ValueError("a bug")
-        offer(stream, event, now_s)
+        offer(stream, event, size, now_s)
 
     monkeypatch.setattr(StreamActor, "offer", fail)
 
