@@ -10,6 +10,7 @@ from collections.abc import Callable
 import structlog
 import trio
 
+from actors.ledger.paid_append import append_paid
 from actors.log.command_rules import CorruptHistoryError, decide
 from actors.log.commands import Sweep
 from actors.log.node_stream import node_of, part_of, restore
@@ -82,6 +83,8 @@ class Fleet:
         for sweeps in itertools.count():
             await self.sweep()
             if sweeps % COMPACT_EVERY_SWEEPS == 0:
+                if self.world.ledgers is not None:
+                    await self.world.ledgers.snapshot(self.world.now().wall_ms)
                 await self.world.store.compact(self.world.now().wall_ms - RETENTION_MS)
             await trio.sleep(SWEEP_EVERY_S)
 
@@ -106,4 +109,5 @@ class Fleet:
             if decision.events:
                 # A conflict means that the node has come back meanwhile, a refusal that the log is in trouble: in
                 # both cases the next sweep is soon enough.
-                await self.world.store.append(part_of(node_id, before, decision, wall_ms))
+                part = part_of(node_id, before, decision, wall_ms)
+                await append_paid(self.world.store, self.world.ledgers, part, decision.events, wall_ms)

@@ -5,7 +5,11 @@ import ssl
 from collections import Counter
 from dataclasses import dataclass, field
 
+import structlog
+
 from actors.fleet import Fleet
+from actors.ledger.ledgers import Ledgers
+from actors.log.node_stream import node_of
 from actors.log.store import LogStore
 from actors.manifest_shelf import ManifestShelf
 from actors.node.calls import PendingCalls
@@ -20,6 +24,8 @@ from gateway.clock import now
 from gateway.device_listener import DeviceListener, ListenerSettings
 from gateway.pump import Pump
 from schemas.certificates import KnownCertificates
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class DeviceSide:
     ) -> None:
         self.counts: Counter[str] = Counter()  # of what was dropped, by reason
         self.pump = Pump()
+        self.ledgers = Ledgers(store)
         self.fleet = Fleet(
             supervisor,
             World(
@@ -53,6 +60,7 @@ class DeviceSide:
                 now=now,
                 entropy=os.urandom,
                 count=self._count,
+                ledgers=self.ledgers,
             ),
         )
         self.listener = DeviceListener(
@@ -80,6 +88,7 @@ class DeviceSide:
             )
         )
         await self.fleet.world.manifests.load()
+        await self._settle_ledgers()
         self._supervisor.start(
             ChildSpec(
                 name="pump",
@@ -90,6 +99,17 @@ class DeviceSide:
             )
         )
         self.fleet.start_sweeper()
+
+    async def _settle_ledgers(self) -> None:
+        """What the process before this one left reserved, and for no command that is still open, was spent."""
+        await self.ledgers.load()
+        under_way: set[str] = set()
+        for stream in await self._store.open_streams():
+            if node_of(stream) is not None:
+                under_way |= {item.key for item in await self._store.open_items(stream)}
+        charged = await self.ledgers.settle_left_over(under_way, now().wall_ms)
+        if charged:
+            log.info("ledgers_settled", charged=charged)
 
     async def listen(self, host: str, port: int) -> int:
         return await self.listener.listen(host, port)

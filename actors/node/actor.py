@@ -10,23 +10,26 @@ limits in `limit_rules`, telemetry in `cadence_rules`. The socket is behind `Con
 to this actor is the supervisor's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import structlog
 import trio
 
+from actors.ledger.ledgers import Agent
+from actors.ledger.paid_append import append_paid
+from actors.ledger.rules import Exceeded
 from actors.log import command_rules as log_rules
 from actors.log import commands
-from actors.log.events import CommandState
 from actors.log.node_stream import part_of, restore, stream_of
 from actors.log.store import AppendAnswer, Appended, Refused
 from actors.node.cadence import Cadence, Listener
 from actors.node.cadences import Cadences
-from actors.node.calls import Failed, Outcome, PendingCall, Succeeded
+from actors.node.calls import Failed, Outcome, PendingCall
 from actors.node.inbox import Cancel, Draft, Issue, Item, LogItem, Sweep, Unwritten, batches
-from actors.node.limit_rules import CapabilityLimits
+from actors.node.limit_rules import CapabilityLimits, NodeLimits
+from actors.node.outcomes import mono_s, outcome_of
 from actors.node.session_rules import (
     CloseWith,
     Count,
@@ -40,7 +43,7 @@ from actors.node.session_rules import (
     TakeAck,
     TakeResume,
 )
-from actors.node.world import Authenticated, Connection, World
+from actors.node.world import Authenticated, Connection, LogRefusedError, World
 from actors.seldom import Seldom
 from actors.supervision.mailbox import Mailbox
 from schemas.closes import NodeClose
@@ -56,10 +59,6 @@ LATE_ACK_EVERY_S = 60.0  # between two log lines about a node's late acks; all o
 OVERLOAD_RETRY_MS = 1000  # what a caller is told when the gateway, not the capability, is at a limit
 
 
-class LogRefusedError(Exception):
-    """The log would not take what the session needs to go on: the node is told 1011 and comes back."""
-
-
 class NodeActor:
     def __init__(self, proved: Authenticated, connection: Connection, world: World) -> None:
         self.identity = proved.identity
@@ -71,7 +70,7 @@ class NodeActor:
         self._mint = Mint(world.entropy)
         self._session = Session(self._mint, world.settings, world.now(), proved.token_expires_at_ms)
         self._cadences = Cadences(proved.identity.node_id, world.settings, self._mint, self._send)
-        self._limits: dict[tuple[str, str], CapabilityLimits] = {}
+        self._limits = NodeLimits()
         self._inbox: Mailbox[Item] = Mailbox(world.settings.inbox_items_max)
         self._state = log_rules.NodeState()
         self._arguments: dict[str, bytes] = {}  # of the open commands
@@ -171,9 +170,19 @@ class NodeActor:
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], *, sub: str, tenant: str, deadline_at_ms: int
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        sub: str,
+        tenant: str,
+        deadline_at_ms: int,
+        hold: Callable[[str], Exceeded | None] = lambda _: None,
     ) -> Outcome:
-        """Run a tool on the node. Name, access and arguments have been checked; the capability's limits are here."""
+        """Run a tool on the node. Name, access and arguments have been checked; the capability's limits are here.
+
+        `hold` sets the price of the command with this id aside, or says that the budget does not reach for it.
+        """
         now = self._world.now()
         limits = self._admit(tool, now)
         if isinstance(limits, Failed):
@@ -184,9 +193,13 @@ class NodeActor:
         if over is not None:
             return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
         call = PendingCall(self._mint.mint(now.wall_ms), tool, arguments, sub, tenant, deadline_at_ms)
+        exceeded = hold(call.msg_id)
+        if exceeded is not None:
+            return Failed(Code.RATE_LIMITED, over_budget=exceeded)
         if not self._inbox.offer(Issue(call)):
+            self._give_back(call)
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
-        limits.occupy(call.msg_id, _mono_s(deadline_at_ms, now))
+        limits.occupy(call.msg_id, mono_s(deadline_at_ms, now))
         return await self._answer_to(call, now)
 
     def _admit(self, tool: str, now: Moment) -> CapabilityLimits | Failed:
@@ -198,12 +211,12 @@ class NodeActor:
         announced = self.tools.get(tool)
         if announced is None:
             return Failed(Code.MANIFEST_NOT_FOUND)
-        return self._limits[announced.target.kind, announced.target.cap_id]
+        return self._limits.of(announced.target) or Failed(Code.MANIFEST_NOT_FOUND)
 
     async def _answer_to(self, call: PendingCall, now: Moment) -> Outcome:
         self._world.calls.add(call)
         try:
-            with trio.CancelScope(deadline=_mono_s(call.deadline_at_ms, now)):
+            with trio.CancelScope(deadline=mono_s(call.deadline_at_ms, now)):
                 await call.wait()
         except trio.Cancelled:
             if not self._inbox.offer(Cancel(call.msg_id)):
@@ -292,8 +305,9 @@ class NodeActor:
             self._mint.observe(restored.state.highest_id)
 
     async def _append(self, decision: log_rules.Decision, arguments: Mapping[str, bytes]) -> AppendAnswer:
-        part = part_of(self.identity.node_id, self._state, decision, self._world.now().wall_ms, arguments)
-        return await self._world.store.append(part)
+        now_ms = self._world.now().wall_ms
+        part = part_of(self.identity.node_id, self._state, decision, now_ms, arguments)
+        return await append_paid(self._world.store, self._world.ledgers, part, decision.events, now_ms)
 
     async def _judge(self, announce: Announce) -> None:
         """One that is accepted is kept before it is acknowledged."""
@@ -312,16 +326,7 @@ class NodeActor:
 
     def _adopt(self, accepted: Accepted) -> None:
         self.tools = {tool.name: tool for tool in accepted.tools}
-        mono_s = self._world.now().mono_s
-        for tool in accepted.tools:
-            key = (tool.target.kind, tool.target.cap_id)
-            if key in self._limits:
-                self._limits[key].adopt(tool.constraints)
-            else:
-                self._limits[key] = CapabilityLimits.of(tool.constraints, mono_s)
-        announced = {(tool.target.kind, tool.target.cap_id) for tool in accepted.tools}
-        for key in [key for key, limits in self._limits.items() if key not in announced and limits.is_idle]:
-            del self._limits[key]
+        self._limits.adopt(accepted.tools, self._world.now().mono_s)
 
     async def _commit(self, batch: Sequence[LogItem]) -> None:
         """Decide on the whole batch, make it durable, act on it. A conflict is decided anew, unless we are stale."""
@@ -361,8 +366,8 @@ class NodeActor:
         for item in batch:
             match item:
                 case Issue(call=call):
+                    self._give_back(call)
                     call.settle(Failed(Code.INTERNAL, call.msg_id))
-                    self._release(call.msg_id)
                 case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)) if msg_id in self._state.open_commands:
                     self._world.count("ack_not_recorded")
                     self._world.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
@@ -385,8 +390,8 @@ class NodeActor:
                 self._send(CmdCancel(msg_id=self._mint.mint(self._world.now().wall_ms), in_reply_to=msg_id))
             case commands.Settled(msg_id=msg_id):
                 self._arguments.pop(msg_id, None)
-                self._release(msg_id)
-                self._world.calls.settle(msg_id, _outcome(said, isinstance(item, Unwritten), results.get(msg_id)))
+                self._limits.release(msg_id)
+                self._world.calls.settle(msg_id, outcome_of(said, isinstance(item, Unwritten), results.get(msg_id)))
             case commands.Resumed() if isinstance(item, TakeResume):
                 self._resumed(item, said)
             case commands.LateAck(msg_id=msg_id, state=state):
@@ -398,6 +403,7 @@ class NodeActor:
                 self._world.count("ack_unknown")
             case commands.StaleEpoch():
                 self.close(NodeClose.SUPERSEDED)
+                self._drop_as_stale([item])
             case commands.Illegal():
                 self._illegal(item, said)
 
@@ -413,9 +419,9 @@ class NodeActor:
             self._mint.observe(frame.last_cmd)
         for command in self._state.open_commands.values():
             target = parse_tool_name(command.tool)
-            limits = None if isinstance(target, Code) else self._limits.get((target.kind, target.cap_id))
+            limits = None if isinstance(target, Code) else self._limits.of(target)
             if limits is not None:
-                limits.occupy(command.msg_id, _mono_s(command.deadline_at_ms, self._world.now()))
+                limits.occupy(command.msg_id, mono_s(command.deadline_at_ms, self._world.now()))
         self._perform(
             self._session.resumed(
                 frame, said.epoch, said.confirmed_through, len(said.replayed), len(said.expired), self._world.now()
@@ -430,29 +436,13 @@ class NodeActor:
                 self.close(NodeClose.BAD_FRAME)
             case Issue(call=call):
                 late = said.reason is commands.Reason.PAST_DEADLINE
+                self._give_back(call)
                 call.settle(Failed(Code.DEADLINE_EXCEEDED if late else Code.INTERNAL, call.msg_id))
-                self._release(call.msg_id)
             case _:
                 self._world.count("command_illegal")
 
-    def _release(self, msg_id: str) -> None:
-        for limits in self._limits.values():
-            limits.release(msg_id)
-
-
-def _mono_s(wall_ms: int, now: Moment) -> float:
-    """A date as a point of the monotonic clock."""
-    return now.mono_s + (wall_ms - now.wall_ms) / 1000
-
-
-def _outcome(said: commands.Settled, unwritten: bool, result: Mapping[str, Any] | None) -> Outcome:
-    """What a final state means to the caller."""
-    match said.state:
-        case CommandState.ACKED if result is not None:
-            return Succeeded(said.msg_id, result)
-        case CommandState.FAILED:
-            return Failed(Code(said.code or Code.INTERNAL), said.msg_id)
-        case CommandState.EXPIRED:
-            return Failed(Code.NODE_OFFLINE if unwritten else Code.DEADLINE_EXCEEDED, said.msg_id)
-        case _:  # acked without its result, interrupted, unknown; of a cancelled one nobody waits
-            return Failed(Code.INTERNAL, said.msg_id)
+    def _give_back(self, call: PendingCall) -> None:
+        """It never became a command: it takes no slot and costs nothing."""
+        self._limits.release(call.msg_id)
+        if self._world.ledgers is not None:
+            self._world.ledgers.drop(call.msg_id, Agent(call.tenant, call.sub))

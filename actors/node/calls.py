@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from actors.ledger.rules import Exceeded
 from schemas.errors import Code
 
 CALLS_MAX = 10_000  # waiting at once, over all nodes; the next one is E_RATE_LIMITED
@@ -26,6 +27,7 @@ class Failed:
     code: Code
     msg_id: str | None = None  # None: it never became a command
     retry_after_ms: int | None = None
+    over_budget: Exceeded | None = None  # what its caller has spent already
 
 
 Outcome = Succeeded | Failed

@@ -5,10 +5,12 @@ limit is refused, never queued. A slot is held until its command is settled; if 
 have stopped: the caller's deadline, by which it began, and the handler's own after that. Time is monotonic here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
+
+from schemas.projection import Tool, ToolName
 
 SLOT_RETRY_MS_MAX = 1000  # a slot may be free sooner than it must be: ask again at least this often
 
@@ -73,3 +75,31 @@ class CapabilityLimits:
 
     def release(self, msg_id: str) -> None:
         self._busy_until_s.pop(msg_id, None)
+
+
+class NodeLimits:
+    """The limits of all capabilities of a node, by kind and `cap_id`."""
+
+    def __init__(self) -> None:
+        self._limits: dict[tuple[str, str], CapabilityLimits] = {}
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    def adopt(self, tools: Iterable[Tool], mono_s: float) -> None:
+        """What is announced now. What is not any more is forgotten once nothing of it runs."""
+        announced = {(tool.target.kind, tool.target.cap_id): tool.constraints for tool in tools}
+        for key, constraints in announced.items():
+            if key in self._limits:
+                self._limits[key].adopt(constraints)
+            else:
+                self._limits[key] = CapabilityLimits.of(constraints, mono_s)
+        for key in [key for key, limits in self._limits.items() if key not in announced and limits.is_idle]:
+            del self._limits[key]
+
+    def of(self, target: ToolName) -> CapabilityLimits | None:
+        return self._limits.get((target.kind, target.cap_id))
+
+    def release(self, msg_id: str) -> None:
+        for limits in self._limits.values():
+            limits.release(msg_id)

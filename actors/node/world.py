@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
 from actors.manifest_shelf import ManifestShelf
 from actors.node.calls import PendingCalls
@@ -28,6 +29,10 @@ class Connection(Protocol):
         """Flush what could not be written at once; returns when the peer is gone, or after `close`, within a bound."""
 
 
+class LogRefusedError(Exception):
+    """The log would not take what a session needs to go on: the node is told 1011 and comes back."""
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What every node's actor shares."""
@@ -40,6 +45,7 @@ class World:
     now: Callable[[], Moment]
     entropy: Callable[[int], bytes]
     count: Callable[[str], None]
+    ledgers: Ledgers | None = None  # None: nothing is charged
     roster: Roster = field(default_factory=Roster)
 
 

