@@ -13,6 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actors.device.identity import DeviceIdentity
+from actors.ledger.ledgers import Agent
+from actors.ledger.rules import Budget
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import AppendAnswer, Part
 from actors.node.actor import NodeActor
@@ -27,6 +29,7 @@ from tests.processes.points import Point, Trap
 
 TOKEN_KEY = Ed25519PrivateKey.from_private_bytes(b"t" * 32)
 CALLS_AT_ONCE = 3
+AGENT, PRICE_MICROS, PLENTY = Agent("acme", "agent"), 15_000, Budget(10**12)
 
 
 class TrappedStore:
@@ -63,6 +66,7 @@ def say(*words: object) -> None:
 
 async def call_for_ever(devices: DeviceSide, node_id: str, tokens: "Tokens", stop: trio.Event) -> None:
     tool = f"sysecho.{node_id}.echo.invoke"
+    ledger = await devices.ledgers.of(*AGENT)
     while not stop.is_set():
         actor: NodeActor | None = devices.fleet.nodes.find(node_id)
         if actor is None or not actor.is_live:
@@ -70,8 +74,14 @@ async def call_for_ever(devices: DeviceSide, node_id: str, tokens: "Tokens", sto
             continue
         token = tokens.next()
         say("call", token)
-        deadline_at_ms = now().wall_ms + 5000
-        outcome = await actor.call(tool, {"message": token}, sub="agent", tenant="acme", deadline_at_ms=deadline_at_ms)
+        outcome = await actor.call(
+            tool,
+            {"message": token},
+            sub=AGENT.sub,
+            tenant=AGENT.tenant,
+            deadline_at_ms=now().wall_ms + 5000,
+            hold=lambda msg_id: ledger.hold(msg_id, tool, PRICE_MICROS, PLENTY, now().wall_ms),
+        )
         say("ok" if isinstance(outcome, Succeeded) else "failed", token, outcome.msg_id)
         await trio.sleep(0.1)  # ten a second is what the capability allows
 

@@ -17,12 +17,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from nacl.signing import SigningKey
 
 from actors.device.identity import DeviceIdentity
+from actors.ledger.ledgers import Ledgers
 from actors.log.events import FINAL_STATE, CommandQueued, CommandState, Settlement, decode
 from actors.log.node_stream import stream_of
 from actors.log.sqlite_store import SqliteStore
 from gateway.access.tokens import Issuer, Scope, TokenClass
 from schemas.certificates import CertificateAuthority
-from tests.processes.gateway_child import TOKEN_KEY
+from tests.processes.gateway_child import AGENT, PRICE_MICROS, TOKEN_KEY
 from tests.processes.points import GATEWAY_POINTS, NODE_POINTS, Point
 from tests.schemas.examples import NODE_ID
 
@@ -134,7 +135,10 @@ class Field:
                 elif isinstance(event, Settlement):
                     assert event.msg_id not in finals
                     finals[event.msg_id] = FINAL_STATE[type(event)]
+            ledger = await Ledgers(store).of(*AGENT)
         assert set(finals) == queued
+        # Reserved together with each command, charged together with its end: to the micro-dollar, whatever was killed.
+        assert (ledger.state.open, ledger.state.used_micros) == ({}, PRICE_MICROS * len(queued))
         return finals
 
     def check(self) -> Counter[CommandState]:
