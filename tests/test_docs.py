@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -22,13 +23,17 @@ from gateway.device_listener import ListenerSettings
 from gateway.device_socket import SocketSettings
 from gateway.door.settings import DoorSettings
 from gateway.log_output import LogSettings
+from gateway.mcp import errors as mcp_errors
+from gateway.mcp.binding import INSTRUCTIONS
+from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
+from schemas.projection import ToolName, parse_tool_name, project
 from schemas.registry import REGISTRY
 from schemas.sse import PING, close_event, metric_event
 from tests.conformance.report import NOT_APPLICABLE
-from tests.schemas.examples import NODE_ID
+from tests.schemas.examples import MANIFEST, NODE_ID
 from tests.stream.test_rules import OPENED_S, Client
 
 ROOT = Path(__file__).parent.parent
@@ -83,6 +88,44 @@ def test_settings_reference_lists_every_setting_with_its_default(section: str) -
 def test_access_reference_names_every_error_code() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     assert [code for code in Code if code.value not in page] == []
+
+
+# ---- MCP ------------------------------------------------------------------------------------------------------------
+
+
+def test_mcp_reference_names_every_error_of_ours() -> None:
+    page = (ROOT / "docs" / "reference" / "mcp.md").read_text()
+    listed = set(re.findall(r"^\| (-\d+) \| `(\w+)` \|", page, re.MULTILINE))
+    made: list[RpcError] = [
+        mcp_errors.tool_not_found(),
+        mcp_errors.resource_not_found("metrics://x"),
+        mcp_errors.bad_cursor(),
+        mcp_errors.not_authorized(None),
+        mcp_errors.too_many_listeners(),
+    ]
+    assert listed == {(str(error.code), error.data["code"]) for error in made} | {("-32602", "SESSION_NEEDED")}
+
+
+def test_configurations_of_mcp_clients_are_well_formed() -> None:
+    page = (ROOT / "docs" / "how-to" / "connect-an-mcp-client.md").read_text()
+    blocks = re.findall(r"```(json|toml)\n(.*?)```", page, re.DOTALL)
+    assert [kind for kind, _ in blocks] == ["json", "json", "toml"]
+    for kind, text in blocks:
+        configuration = json.loads(text) if kind == "json" else tomllib.loads(text)
+        servers = next(configuration[key] for key in ("mcpServers", "servers", "mcp_servers") if key in configuration)
+        assert servers["hg"]["url"] == "http://127.0.0.1:8420/mcp"
+
+
+def test_what_an_agent_sees_is_what_the_gateway_says() -> None:
+    page = (ROOT / "docs" / "explanation" / "what-an-agent-sees.md").read_text()
+    quoted = " ".join(re.findall(r"^> (.*)$", page, re.MULTILINE))
+    assert INSTRUCTIONS in quoted
+    (name,) = re.findall(r'"name": "(.*)"', page)
+    (description,) = re.findall(r'"description": "(.*)"', page)
+    target = parse_tool_name(name)
+    assert isinstance(target, ToolName)
+    (tool,) = [tool for tool in project({**MANIFEST, "node_id": target.node_id}) if tool.name == name]
+    assert (tool.description, tool.annotations["readOnlyHint"]) == (description, True)
 
 
 # ---- which close comes first ----------------------------------------------------------------------------------------

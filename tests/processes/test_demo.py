@@ -22,11 +22,11 @@ MARK = "MARK-7f3a-never-written"
 class Demo:
     """`heliograph demo` in its own folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nodes: int = 2) -> None:
         self.data = folder / "data"
         self.output = folder / "output"
         ready = folder / "ready.json"
-        command = ["demo", "--nodes", "2", "--data", str(self.data), "--ready-file", str(ready)]
+        command = ["demo", "--nodes", str(nodes), "--data", str(self.data), "--ready-file", str(ready)]
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "gateway.cli", *command], stdout=output, stderr=subprocess.STDOUT
