@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
@@ -53,7 +53,9 @@ class Address(msgspec.Struct, frozen=True):
 
 class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1:8420"
-    public_url: str | None = None  # how agents reach this gateway, such as https://gw.example; default: as they did
+    public_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s]+$")] | None = (
+        None  # how agents reach this gateway, such as https://gw.example; default: as they did
+    )
     tls_certificate: str | None = None  # PEM, with its chain; with it agents come over https://
     tls_key: str | None = None
     trusted_proxies: list[str] = []  # networks whose X-Forwarded-For is believed, such as 10.0.0.0/8; nobody else's is

@@ -15,9 +15,9 @@ from gateway.access.tokens import Principal
 from gateway.mcp.errors import bad_cursor, failed, not_authorized, resource_not_found, tool_not_found
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
-from gateway.tool_calls import Answered, ToolCalls
+from gateway.tool_calls import Answered, Refused, ToolCalls
 from gateway.tool_list import describe, list_tools
-from schemas.errors import Code, envelope
+from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.projection import ToolName, parse_tool_name
 
 Params: TypeAlias = Mapping[str, Any]
@@ -69,14 +69,7 @@ class Methods:
         fix = answer.suggested_fix
         if answer.code is Code.BAD_REQUEST:
             fix = _how_to_subscribe(parse_tool_name(name)) or fix
-        error = envelope(
-            answer.code,
-            answer.message,
-            fix,
-            retry_after_ms=answer.retry_after_ms,
-            correlation_id=answer.correlation_id,
-        )
-        return _tool_result(error, answer.correlation_id, is_error=True)
+        return _tool_result(_envelope(answer, fix), answer.correlation_id, is_error=True)
 
     # ---- resources --------------------------------------------------------------------------------------------------
 
@@ -106,8 +99,7 @@ class Methods:
             return {"contents": contents, "_meta": {CORRELATION_ID: answer.correlation_id}}
         if answer.code is Code.SAFETY_DENIED:
             raise not_authorized(answer.suggested_fix, correlation_id=answer.correlation_id)
-        error = envelope(answer.code, answer.message, answer.suggested_fix, correlation_id=answer.correlation_id)
-        raise failed(error)
+        raise failed(_envelope(answer, answer.suggested_fix))
 
 
 def trace_id(meta: object) -> str | None:
@@ -129,6 +121,16 @@ def _tool_result(value: Mapping[str, Any], correlation_id: str, *, is_error: boo
         "isError": is_error,
         "_meta": {CORRELATION_ID: correlation_id},
     }
+
+
+def _envelope(answer: Refused, suggested_fix: str | None) -> ErrorEnvelope:
+    return envelope(
+        answer.code,
+        answer.message,
+        suggested_fix,
+        retry_after_ms=answer.retry_after_ms,
+        correlation_id=answer.correlation_id,
+    )
 
 
 def _page(what: str, items: list[Any], next_cursor: str | None) -> Result:

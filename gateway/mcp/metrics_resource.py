@@ -68,7 +68,10 @@ def list_metrics(fleet: Fleet, principal: Principal, wall_ms: int, after: str | 
     page: list[str] = []
     for node_id in islice(nodes, bisect_right(nodes, after or ""), None):
         tool = tool_for(fleet, node_id, "snapshot")
-        if tool is None or authorize(principal, tool, principal.tenant, wall_ms) is not None:
+        retained = fleet.world.manifests.find(node_id)
+        if tool is None or retained is None or retained.is_expired(wall_ms):
+            continue
+        if authorize(principal, tool, principal.tenant, wall_ms) is not None:
             continue
         if len(page) == limit:
             return Page(page, page[-1])

@@ -10,6 +10,6 @@ class McpSettings:
     sessions_per_agent_max: int = 32  # of one agent; its next initialize is 503
     session_idle_s_max: float = 1800.0  # without a request under way; then the session is over, and its id is 404
     sweep_s: float = 5.0  # between looks for sessions past that; how much later they may end
-    listens_max: int = 10_000  # subscriptions/listen streams and sessions with subscriptions; the next is an error
+    listens_max: int = 10_000  # listen streams and sessions that hear of news; the next stream is an error
     resources_per_listener_max: int = 64  # subscribed to by one stream or session; the next one is an error
     telemetry_interval_ms: int = 5000  # the cadence behind a subscribed resource; notifications come no faster
