@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.governance.policy import AgentRules, Policy, Side, dollars
+from gateway.governance.policy import Action, AgentRules, Policy, Side, dollars
 
 _SPANS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -73,7 +73,7 @@ def _rates(rules: AgentRules, tool_name: str) -> Iterator[Statement]:
 def _pii(rules: AgentRules) -> Iterator[Statement]:
     """One for each side, action and line."""
     for side in Side:
-        together: dict[tuple[str, int | None], list[str]] = {}
+        together: dict[tuple[Action, int | None], list[str]] = {}
         for kind, action in rules.pii[side].items():
             together.setdefault((action, rules.lines.get(f"pii.{side}.{kind}")), []).append(kind)
         for (action, line), kinds in together.items():

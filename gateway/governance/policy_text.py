@@ -1,7 +1,7 @@
 """A policy file to a `Policy`, or to the first flaw in it, with its line. docs/reference/policy.md has every key.
 
 The standard parser reads; `toml_lines` says what stands where. A flaw is told in fixed words and never quotes the file,
-because it goes to the log. Amounts are read as decimals, so that 0.015 is fifteen thousand micro-dollars and nothing else.
+because it goes to the log. Amounts are read as decimals, so that 0.015 is exactly 15,000 micro-dollars.
 """
 
 import re

@@ -24,7 +24,8 @@ class AgentRates:
 
     def take(self, tool_name: str, now_s: float) -> int | None:
         """None: the call may be made, and counts. Else in how many milliseconds to ask again."""
-        buckets = [self._bucket(rate, now_s) for rate in self.rules.rates if rate.concerns(tool_name)]
+        concerned = {rate for rate in self.rules.rates if rate.concerns(tool_name)}  # one that is there twice is one
+        buckets = [self._bucket(rate, now_s) for rate in concerned]
         waits_ms = [wait_ms for bucket in buckets if (wait_ms := bucket.wait_ms(now_s)) is not None]
         if waits_ms:
             return max(waits_ms)
