@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import logging
+import re
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -58,7 +59,6 @@ def add(commands: Subparsers) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     log_to(LogSettings(format="pretty"), logging.WARNING)
     with _folder(arguments.data) as folder:
-        agent_id = f"agent_{uuid.uuid4()}"
         flags = {
             "data": str(folder),
             "http.listen": arguments.http,
@@ -66,12 +66,21 @@ def _demo(arguments: argparse.Namespace) -> int:
             "governance.policy": str(folder / POLICY_FILE),
         }
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (folder / POLICY_FILE).write_text(_POLICY.format(agent=agent_id))
             settings = load(None, {}, flags)
-        except (SettingsError, OSError) as error:
+        except SettingsError as error:
             return complain(str(error))
+        agent_id = _agent_with_policy(folder)
         return run_gateway(_run, settings, folder, agent_id, arguments.nodes, arguments.ready_file)
+
+
+def _agent_with_policy(folder: Path) -> str:
+    """The agent that the folder's policy names; a folder that is used again keeps both, with what was changed there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / POLICY_FILE
+    if not file.exists():
+        file.write_text(_POLICY.format(agent=f"agent_{uuid.uuid4()}"))
+    named = re.search(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", file.read_text(errors="replace"))
+    return f"agent_{uuid.uuid4()}" if named is None else named[0]
 
 
 @contextlib.contextmanager
