@@ -26,6 +26,7 @@ from gateway.device_listener import PATH
 from gateway.device_side import DeviceSide
 from gateway.door.door import Door
 from gateway.door.tls_connection import ALPN
+from gateway.governance.policy_source import PolicySource
 from gateway.mcp.binding import Binding
 from gateway.mcp.endpoint import McpEndpoint
 from gateway.mcp.methods import Methods
@@ -86,10 +87,12 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     door_settings = settings.door_settings
     http_tls = server_context("http", settings.http.tls_certificate, settings.http.tls_key, ALPN)
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
+    policy = PolicySource.open(settings.governance)
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
         async with await SqliteStore.open(folder.log_path) as store, trio.open_nursery() as nursery:
             supervisor = Supervisor()
             await nursery.start(supervisor.run)
+            policy.start(supervisor)
             devices = DeviceSide(
                 supervisor, store, folder.verifier, folder.certificates, settings.device_settings, device_tls
             )
@@ -137,7 +140,12 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)
-            written = {"http": where.http, "devices": where.device_address, "http_certificate": certificate}
+            written = {
+                "http": where.http,
+                "devices": where.device_address,
+                "http_certificate": certificate,
+                "policy": None if policy.path is None else str(policy.path.absolute()),
+            }
             note.write_text(json.dumps(written) + "\n")
             try:
                 yield where

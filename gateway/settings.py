@@ -7,6 +7,7 @@
     [mcp]       limits of the MCP endpoint          (gateway/mcp/settings.py)
     [stream]    limits of telemetry streams         (actors/stream/settings.py)
     [door]      limits of the HTTP door             (gateway/door/settings.py)
+    [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/log_output.py)
     data = "heliograph-data"
 
@@ -29,6 +30,7 @@ from actors.stream.settings import StreamSettings
 from gateway.device_listener import ListenerSettings
 from gateway.device_side import DeviceSettings
 from gateway.door.settings import DoorSettings
+from gateway.governance.settings import GovernanceSettings
 from gateway.log_output import LogSettings
 from gateway.mcp.settings import McpSettings
 
@@ -76,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
     stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
     door: dict[str, int | float] = {}
+    governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
 
     @property
@@ -100,7 +103,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
 
 
-_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "log")
+_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "governance", "log")
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

@@ -72,3 +72,54 @@ def test_no_command_shows_usage() -> None:
     with pytest.raises(SystemExit) as exit_info:
         main([])
     assert exit_info.value.code == 2
+
+
+AGENT = "agent_00000000-0000-4000-8000-000000000001"
+POLICY = f"[[agents]]\nagent = '{AGENT}'\ntools = 'sys.**'\nprice = 0.001\n"
+
+
+def test_policy_check_says_yes_or_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY)
+    assert main(["policy", "check", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file} is a policy with 1 entry\n"
+    file.write_text(POLICY + "\nbudgt = 5\n")
+    assert main(["policy", "check", str(file)]) == 1
+    assert capsys.readouterr().out == f"{file}: line 6: there is no such key; did you mean budget?\n"
+    assert main(["policy", "check", str(tmp_path / "nope")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_policy_explain_names_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY)
+    assert main(["policy", "explain", AGENT, "sys.n.metrics.snapshot", "--file", str(file)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == str(file)
+    assert "  line 3    tool    allowed by sys.**, if the token's scope and tenant allow it too" in told
+    assert "  line 4    price   $0.001 a call" in told
+    assert "  default   budget  $10.00 in all" in told
+    assert main(["policy", "explain", AGENT, "other.x", "--file", str(file), "--json"]) == 1
+    denied = json.loads(capsys.readouterr().out)
+    assert (denied["file"], denied["allowed"]) == (str(file), False)
+    assert denied["statements"][-1]["line"] == 3
+
+
+def test_policy_explain_reads_what_the_running_gateway_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "running.json").write_text('{"policy": null}')
+    assert main(["policy", "explain", AGENT, "sys.n.metrics.snapshot", "--data", str(tmp_path)]) == 0
+    assert "the default policy" in capsys.readouterr().out
+    (tmp_path / "policy.toml").write_text("\nx = 1")
+    (tmp_path / "running.json").write_text(json.dumps({"policy": str(tmp_path / "policy.toml")}))
+    assert main(["policy", "explain", AGENT, "sys.n.metrics.snapshot", "--data", str(tmp_path)]) == 1
+    assert "line 2: there is no such key" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("agent", "hint"), [("bob", "agent_<uuid>"), (AGENT, "--file")])
+def test_policy_explain_that_cannot_be_answered_is_wrong_use(
+    agent: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["policy", "explain", agent, "a.b", "--data", str(tmp_path)]) == 2
+    assert hint in capsys.readouterr().err

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -19,9 +20,13 @@ import pytest
 
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
+from gateway.cli import main
 from gateway.device_listener import ListenerSettings
 from gateway.device_socket import SocketSettings
 from gateway.door.settings import DoorSettings
+from gateway.governance.policy import KINDS, PII, AgentRules, Policy, Side
+from gateway.governance.policy_text import parse
+from gateway.governance.settings import GovernanceSettings
 from gateway.log_output import LogSettings
 from gateway.mcp import errors as mcp_errors
 from gateway.mcp.binding import INSTRUCTIONS
@@ -70,6 +75,7 @@ SETTINGS_OF = {
     "mcp": McpSettings,
     "stream": StreamSettings,
     "door": DoorSettings,
+    "governance": GovernanceSettings,
     "log": LogSettings,
 }
 
@@ -83,6 +89,51 @@ def test_settings_reference_lists_every_setting_with_its_default(section: str) -
     for elsewhere in ("sockets", "trusted_proxies"):
         expected.pop(elsewhere, None)
     assert {name: eval(default) for name, default in listed.items()} == expected
+
+
+POLICIES = [
+    (page.name, number, block)
+    for page in (ROOT / "docs" / "reference" / "policy.md", ROOT / "docs" / "how-to" / "policy-cookbook.md")
+    for number, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL))
+    if "[[agents]]" in block
+]
+
+
+@pytest.mark.parametrize("block", [block for *_, block in POLICIES], ids=[f"{name}-{n}" for name, n, _ in POLICIES])
+def test_policy_of_a_page_can_be_loaded(block: str) -> None:
+    assert isinstance(parse(block), Policy)
+
+
+def test_policy_pages_have_their_examples() -> None:
+    assert Counter(name for name, *_ in POLICIES) == {"policy.md": 2, "policy-cookbook.md": 8}
+
+
+def test_policy_reference_lists_every_default_of_personal_data() -> None:
+    page = (ROOT / "docs" / "reference" / "policy.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (\w+) \| (\w+) \|$", page, re.MULTILINE)
+    assert {kind: (arguments, result) for kind, arguments, result in rows} == {
+        kind: (PII[Side.ARGUMENTS][kind], PII[Side.RESULT][kind]) for kind in KINDS
+    }
+
+
+def test_longest_example_of_the_policy_reference_is_of_every_key() -> None:
+    policy = parse(max((block for name, _, block in POLICIES if name == "policy.md"), key=len))
+    assert isinstance(policy, Policy)
+    rules, plain = policy.entries[0].rules, AgentRules(())
+    names = ("budget_micros", "budget_period_s", "price_micros", "prices", "rates", "pii")
+    assert [name for name in names if getattr(rules, name) == getattr(plain, name)] == []
+    assert policy.national_ids
+
+
+def test_explanation_in_the_policy_reference_is_what_the_command_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "reference" / "policy.md").read_text()
+    ((command, shown),) = re.findall(r"```console\n\$ heliograph (.*?)\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "policy.toml").write_text(POLICIES[0][2])
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 0
+    assert capsys.readouterr().out == shown
 
 
 def test_access_reference_names_every_error_code() -> None:

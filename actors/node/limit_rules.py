@@ -11,6 +11,7 @@ from math import ceil
 from typing import Any
 
 from schemas.projection import Tool, ToolName
+from actors.bucket_rules import TokenBucket
 
 SLOT_RETRY_MS_MAX = 1000  # a slot may be free sooner than it must be: ask again at least this often
 
@@ -22,39 +23,28 @@ class OverLimit:
 
 @dataclass(slots=True)
 class CapabilityLimits:
-    rate_per_s: float
     concurrency_max: int
     handler_ms_max: int
-    _tokens: float = 0.0
-    _filled_s: float = 0.0
+    _bucket: TokenBucket
     _busy_until_s: dict[str, float] = field(default_factory=dict)  # msg_id → when its slot is free at the latest
 
     @classmethod
     def of(cls, constraints: Mapping[str, Any], mono_s: float) -> "CapabilityLimits":
-        limits = cls(constraints["rate_limit_rps"], constraints["max_concurrency"], constraints["deadline_ms_default"])
-        limits._tokens, limits._filled_s = limits._capacity, mono_s
-        return limits
-
-    @property
-    def _capacity(self) -> float:
-        return max(1.0, self.rate_per_s)
+        rate_per_s = constraints["rate_limit_rps"]
+        bucket = TokenBucket.full(rate_per_s, max(1.0, rate_per_s), mono_s)
+        return cls(constraints["max_concurrency"], constraints["deadline_ms_default"], bucket)
 
     def adopt(self, constraints: Mapping[str, Any]) -> None:
         """The node has announced again: new limits, same history."""
-        self.rate_per_s = constraints["rate_limit_rps"]
+        rate_per_s = constraints["rate_limit_rps"]
+        self._bucket.adopt(rate_per_s, max(1.0, rate_per_s))
         self.concurrency_max = constraints["max_concurrency"]
         self.handler_ms_max = constraints["deadline_ms_default"]
-        self._tokens = min(self._tokens, self._capacity)
 
     def take_token(self, mono_s: float) -> OverLimit | None:
         """One call, or the time until the next one is free."""
-        self._tokens = min(self._capacity, self._tokens + max(0.0, mono_s - self._filled_s) * self.rate_per_s)
-        self._filled_s = max(self._filled_s, mono_s)
-        # A bucket refilled for exactly the time it was told to wait may lack a rounding error of a token.
-        if self._tokens < 1.0 - 1e-9:
-            return OverLimit(ceil((1.0 - self._tokens) / self.rate_per_s * 1000))
-        self._tokens -= 1.0
-        return None
+        wait_ms = self._bucket.take(mono_s)
+        return None if wait_ms is None else OverLimit(wait_ms)
 
     @property
     def is_idle(self) -> bool:

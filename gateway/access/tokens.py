@@ -43,8 +43,9 @@ class Scope(StrEnum):
     DEVICE_CONNECT = "device:connect"
 
 
+AGENT_ID = re.compile(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _SUBJECT_OF_CLASS = {
-    TokenClass.AGENT_RUNTIME: re.compile(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z"),
+    TokenClass.AGENT_RUNTIME: AGENT_ID,
     TokenClass.DEVICE_RUNTIME: _NODE_ID,
     TokenClass.OPERATOR: re.compile(r"[ -~]{1,128}\Z"),
 }

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import logging
+import re
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -31,6 +32,18 @@ from gateway.settings import Settings, SettingsError, load
 TENANT = "demo"
 TOKEN_LIFE_S = 24 * 3600
 LIVE_S_MAX = 60.0
+POLICY_FILE = "demo-policy.toml"
+_POLICY = """\
+# The demo's own agent has a larger budget than others; change this file, and the gateway follows.
+[[agents]]
+agent = "{agent}"
+tools = ["**"]
+budget = 1000
+
+[[agents]]
+agent = "*"
+tools = ["**"]
+"""
 
 
 def add(commands: Subparsers) -> None:
@@ -46,12 +59,28 @@ def add(commands: Subparsers) -> None:
 def _demo(arguments: argparse.Namespace) -> int:
     log_to(LogSettings(format="pretty"), logging.WARNING)
     with _folder(arguments.data) as folder:
-        flags = {"data": str(folder), "http.listen": arguments.http, "devices.listen": arguments.devices}
+        flags = {
+            "data": str(folder),
+            "http.listen": arguments.http,
+            "devices.listen": arguments.devices,
+            "governance.policy": str(folder / POLICY_FILE),
+        }
         try:
             settings = load(None, {}, flags)
         except SettingsError as error:
             return complain(str(error))
-        return run_gateway(_run, settings, folder, arguments.nodes, arguments.ready_file)
+        agent_id = _agent_with_policy(folder)
+        return run_gateway(_run, settings, folder, agent_id, arguments.nodes, arguments.ready_file)
+
+
+def _agent_with_policy(folder: Path) -> str:
+    """The agent that the folder's policy names; a folder that is used again keeps both, with what was changed there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / POLICY_FILE
+    if not file.exists():
+        file.write_text(_POLICY.format(agent=f"agent_{uuid.uuid4()}"))
+    named = re.search(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", file.read_text(errors="replace"))
+    return f"agent_{uuid.uuid4()}" if named is None else named[0]
 
 
 @contextlib.contextmanager
@@ -63,7 +92,7 @@ def _folder(given: str | None) -> Iterator[Path]:
         yield Path(made)
 
 
-async def _run(settings: Settings, folder: Path, nodes: int, ready_file: Path | None) -> None:
+async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, ready_file: Path | None) -> None:
     async with trio.open_nursery() as field:
         async with running(settings) as gateway:
             identities = [_enroll(gateway.folder) for _ in range(nodes)]
@@ -72,7 +101,7 @@ async def _run(settings: Settings, folder: Path, nodes: int, ready_file: Path | 
             with trio.move_on_after(LIVE_S_MAX):
                 await _all_live(gateway, nodes)
             ids = [identity.node_id for identity in identities]
-            agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, f"agent_{uuid.uuid4()}", [Scope.READ_ONLY])
+            agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, agent_id, [Scope.READ_ONLY])
             operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", [])
             if ready_file is not None:
                 ready = {

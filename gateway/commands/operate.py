@@ -30,11 +30,10 @@ from gateway.access.tokens import Scope, TokenClass
 from gateway.commands.node import add_run
 from gateway.commands.parsing import Subparsers, add_data, complain, data_path, print_rows
 from gateway.data_folder import DataFolder, FolderInUseError
+from gateway.durations import duration_s
 from gateway.server import RUNNING_FILE
 from gateway.tls import client_context
 from schemas.certificates import Leaf
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class OperatorError(Exception):
@@ -267,7 +266,7 @@ def _now_ms() -> int:
 
 
 def _seconds(life: str) -> int:
-    match = re.fullmatch(r"([1-9][0-9]{0,5})([smhd])", life)
-    if match is None:
+    life_s = duration_s(life)
+    if life_s is None:
         raise OperatorError("a life is a number and a unit, such as 10m, 12h or 30d")
-    return int(match[1]) * _UNITS[match[2]]
+    return life_s

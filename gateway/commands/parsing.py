@@ -14,7 +14,7 @@ def complain(what: str) -> int:
     return 2
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+def add_data(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--data", metavar="DIR", help="the gateway's data folder (default: heliograph-data)")
 
 

@@ -9,10 +9,12 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 
 PATIENCE_S = 60
@@ -95,6 +97,13 @@ def test_ready_made_lines_name_the_gateway_and_a_token(demo: Demo) -> None:
     assert demo.ready["agent_token"] in told
     assert "2 nodes are live" in told
     assert f"nodes --data {demo.data}" in told
+
+
+def test_demo_agent_has_a_larger_budget_than_others_by_a_policy(demo: Demo) -> None:
+    claims = jwt.decode(demo.ready["agent_token"], options={"verify_signature": False})
+    for agent, budget in ((claims["sub"], "$1000.00 in all"), (f"agent_{uuid.uuid4()}", "$10.00 in all")):
+        told = demo.command("policy", "explain", agent, demo.echo).stdout
+        assert budget in told
 
 
 TUTORIAL = (Path(__file__).parent.parent.parent / "docs" / "tutorial" / "first-call.md").read_text()

@@ -1,0 +1,37 @@
+"""A token bucket: so many at once, filled evenly. Time is monotonic and passed in."""
+
+from dataclasses import dataclass
+from math import ceil
+
+# A bucket refilled for exactly the time it was told to wait may lack a rounding error of a token.
+_ENOUGH = 1.0 - 1e-9
+
+
+@dataclass(slots=True)
+class TokenBucket:
+    rate_per_s: float
+    capacity: float  # at least 1
+    tokens: float
+    filled_s: float
+
+    @classmethod
+    def full(cls, rate_per_s: float, capacity: float, now_s: float) -> "TokenBucket":
+        return cls(rate_per_s, capacity, capacity, now_s)
+
+    def adopt(self, rate_per_s: float, capacity: float) -> None:
+        """New limits, same history."""
+        self.rate_per_s, self.capacity = rate_per_s, capacity
+        self.tokens = min(self.tokens, capacity)
+
+    def wait_ms(self, now_s: float) -> int | None:
+        """How long until there is a token; None when there is one."""
+        self.tokens = min(self.capacity, self.tokens + max(0.0, now_s - self.filled_s) * self.rate_per_s)
+        self.filled_s = max(self.filled_s, now_s)
+        return None if self.tokens >= _ENOUGH else ceil((1.0 - self.tokens) / self.rate_per_s * 1000)
+
+    def take(self, now_s: float) -> int | None:
+        """One token, or how long until there is one."""
+        wait_ms = self.wait_ms(now_s)
+        if wait_ms is None:
+            self.tokens -= 1.0
+        return wait_ms

@@ -1,0 +1,76 @@
+"""`heliograph policy check | explain`."""
+
+import argparse
+import json
+from pathlib import Path
+
+import msgspec
+
+from gateway.access.tokens import AGENT_ID
+from gateway.commands.parsing import Subparsers, add_data, complain, data_path
+from gateway.governance.policy import DEFAULT
+from gateway.governance.policy_explain import Explanation, explain
+from gateway.governance.policy_source import read_policy
+from gateway.governance.policy_text import PolicyFlaw
+from gateway.server import RUNNING_FILE
+
+
+def add(commands: Subparsers) -> None:
+    policy = commands.add_parser("policy", help="check a policy, or ask what it would do with a call")
+    actions = policy.add_subparsers(required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="say where a policy file is broken (exit 1 if it is)")
+    check.add_argument("file", type=Path)
+    check.set_defaults(run=_check)
+    explaining = actions.add_parser("explain", help="what would happen, and which line says so (exit 1 if denied)")
+    explaining.add_argument("agent", help="agent_<uuid>")
+    explaining.add_argument("tool", help="a tool's whole name")
+    where = explaining.add_mutually_exclusive_group()
+    where.add_argument("--file", type=Path, help="the policy file (default: that of the gateway that runs on --data)")
+    add_data(where)
+    explaining.add_argument("--json", action="store_true", help="for scripts; money in micro-dollars")
+    explaining.set_defaults(run=_explain)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    policy = read_policy(arguments.file)
+    if isinstance(policy, PolicyFlaw):
+        return _tell_flaw(arguments.file, policy)
+    entries = len(policy.entries)
+    print(f"{arguments.file} is a policy with {entries} {'entry' if entries == 1 else 'entries'}")
+    return 0
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    if not AGENT_ID.match(arguments.agent):
+        return complain("an agent is agent_<uuid> in lower case: the `sub` of its token")
+    file = arguments.file
+    if file is None:
+        try:
+            named = json.loads((data_path(arguments) / RUNNING_FILE).read_text())["policy"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return complain(f"no gateway runs on {data_path(arguments)}: name the policy with --file")
+        file = None if named is None else Path(named)
+    policy = DEFAULT if file is None else read_policy(file)
+    if isinstance(policy, PolicyFlaw):
+        return _tell_flaw(file, policy)
+    told = explain(policy, arguments.agent, arguments.tool)
+    if arguments.json:
+        print(json.dumps({"file": None if file is None else str(file), **msgspec.to_builtins(told)}, indent=2))
+    else:
+        _print(told, file)
+    return 0 if told.allowed else 1
+
+
+def _print(told: Explanation, file: Path | None) -> None:
+    print("the default policy: there is no file" if file is None else file)
+    for statement in told.statements:
+        where = "default" if statement.line is None else f"line {statement.line}"
+        print(f"  {where:<10}{statement.about:<8}{statement.words}")
+
+
+def _tell_flaw(file: Path, flaw: PolicyFlaw) -> int:
+    """The answer is no; for a file that is not there, the command was used wrongly."""
+    if flaw.line is None:
+        return complain(f"{file}: {flaw.words}")
+    print(f"{file}: {flaw.words}")
+    return 1

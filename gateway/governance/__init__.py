@@ -1,0 +1,1 @@
+"""Governance on every call: authority, budget, rate, data."""

@@ -1,0 +1,100 @@
+"""What governance refuses, and how each door says it (the governance seed's table; decision 21).
+
+On `/mcp` a denial is a JSON-RPC error from -32001 to -32004; on `/mcp/tools/call` the same denial is an error envelope.
+What was found in somebody's data is never in it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from actors.ledger.rules import Exceeded
+from schemas.errors import Code
+
+
+class Reason(StrEnum):
+    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
+    PII_DETECTED = "PII_DETECTED"
+    UNAUTHORIZED = "UNAUTHORIZED"
+    RATE_LIMITED = "RATE_LIMITED"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    rpc_code: int
+    rpc_message: str
+    http_code: Code
+
+
+SAID = {
+    Reason.BUDGET_EXCEEDED: Said(-32001, "Budget limit exceeded", Code.RATE_LIMITED),
+    Reason.PII_DETECTED: Said(-32002, "PII in tool params", Code.SAFETY_DENIED),
+    Reason.UNAUTHORIZED: Said(-32003, "Tool not authorized", Code.SAFETY_DENIED),
+    Reason.RATE_LIMITED: Said(-32004, "Rate limit exceeded", Code.RATE_LIMITED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    reason: Reason
+    message: str
+    suggested_fix: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    retry_after_ms: int | None = None
+
+    @property
+    def said(self) -> Said:
+        return SAID[self.reason]
+
+
+def not_in_policy() -> Denial:
+    return Denial(
+        Reason.UNAUTHORIZED,
+        "The policy does not give this tool to this agent.",
+        "Use a tool from the list, or ask the operator to allow this one in the policy.",
+    )
+
+
+def over_budget(exceeded: Exceeded, price_micros: int, now_ms: int) -> Denial:
+    """Times are ISO 8601 with Z, amounts whole micro-dollars."""
+    data: dict[str, Any] = {
+        "limit_micros": exceeded.limit_micros,
+        "used_micros": exceeded.used_micros,
+        "price_micros": price_micros,
+        "resets_at": None if exceeded.resets_at_ms is None else iso(exceeded.resets_at_ms),
+    }
+    if exceeded.resets_at_ms is None:
+        fix = "Ask the operator to raise this agent's budget in the policy."
+        return Denial(Reason.BUDGET_EXCEEDED, "The budget of this agent is spent.", fix, data)
+    fix = "Wait for the next period (resets_at), or ask the operator to raise this agent's budget in the policy."
+    wait_ms = max(0, exceeded.resets_at_ms - now_ms)
+    return Denial(Reason.BUDGET_EXCEEDED, "The budget of this agent for this period is spent.", fix, data, wait_ms)
+
+
+def too_often(retry_after_ms: int) -> Denial:
+    return Denial(
+        Reason.RATE_LIMITED,
+        "This agent calls more often than the policy allows.",
+        "Wait (retry_after_ms), then call again, less often.",
+        {"retry_after_ms": retry_after_ms},
+        retry_after_ms,
+    )
+
+
+def personal_data(side: str, kinds: list[str]) -> Denial:
+    fix = {
+        "arguments": "Take the personal data out of the arguments and call again.",
+        "result": "The call was made and charged, and its result is withheld. Ask for less, or ask the operator.",
+    }[side]
+    return Denial(
+        Reason.PII_DETECTED,
+        f"Personal data ({', '.join(kinds)}) was found in the {side}.",
+        fix,
+        {"side": side, "kinds": kinds},
+    )
+
+
+def iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,133 @@
+"""Governance around every call, in this order: policy, (the arguments' schema,) budget, rate, personal data in the
+arguments, (the capability's limits, the reservation, the call,) personal data in the result.
+
+What stands in parentheses is others': the governor gives them `Admission.hold`, which sets the price aside at the moment
+when nothing else stands in the way, and is told the result. A result that is withheld, or a call that failed, is charged
+all the same. Whether scope and tenant allow a tool is decided before; policy only narrows that.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actors.ledger.ledgers import Ledger, Ledgers
+from actors.ledger.rules import Budget, Exceeded
+from actors.node.session_rules import Moment
+from gateway.access.tokens import Principal
+from gateway.governance.denials import Denial, not_in_policy, over_budget, personal_data, too_often
+from gateway.governance.pii import Kind, Scanner
+from gateway.governance.policy import Action, AgentRules, Policy, Side
+from gateway.governance.rates import Rates
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A call that may go on."""
+
+    tool: str
+    arguments: Any  # with what the policy redacts taken out
+    price_micros: int
+    budget: Budget
+    ledger: Ledger
+    now_ms: int
+    rules: AgentRules
+
+    def hold(self, key: str) -> Exceeded | None:
+        """Set the price aside for the command of this id; checked once more, for others may have spent meanwhile."""
+        return self.ledger.hold(key, self.tool, self.price_micros, self.budget, self.now_ms)
+
+
+class Governor:
+    def __init__(self, policy: Callable[[], Policy], ledgers: Ledgers, now: Callable[[], Moment]) -> None:
+        self._policy = policy
+        self._ledgers = ledgers
+        self._now = now
+        self._rates = Rates()
+        self._scanner = Scanner(list(Kind))
+        self._national_ids: tuple[str, ...] = ()
+
+    def allows(self, principal: Principal, tool: str) -> bool:
+        return not isinstance(self.authorize(principal, tool), Denial)
+
+    def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
+        """The rules for this agent, if they give it the tool."""
+        rules = self._policy().rules_for(principal.sub)
+        return rules if rules is not None and rules.allows(tool) else not_in_policy()
+
+    async def admit(self, principal: Principal, rules: AgentRules, tool: str, arguments: Any) -> Admission | Denial:
+        """Budget, rate and arguments; the tool is one that `rules` allow, and the arguments fit its schema."""
+        ledger = await self._ledgers.of(principal.tenant, principal.sub)
+        now = self._now()
+        price_micros = rules.price_of(tool)
+        budget = Budget(rules.budget_micros, rules.budget_period_s)
+        exceeded = ledger.fits(price_micros, budget, now.wall_ms)
+        if exceeded is not None:
+            return over_budget(exceeded, price_micros, now.wall_ms)
+        retry_after_ms = self._rates.take(principal.sub, rules, tool, now.mono_s)
+        if retry_after_ms is not None:
+            return too_often(retry_after_ms)
+        inspected = self.inspect(rules, Side.ARGUMENTS, arguments)
+        if isinstance(inspected, Denial):
+            return inspected
+        return Admission(tool, inspected, price_micros, budget, ledger, now.wall_ms, rules)
+
+    def inspect(self, rules: AgentRules, side: Side, value: Any) -> Any | Denial:
+        """The value as it may go on, or why it may not."""
+        found = self._scan(value)
+        if not found:
+            return value
+        blocked = sorted(kind for kind in found if rules.action(side, kind) is Action.BLOCK)
+        if blocked:
+            return personal_data(side, [str(kind) for kind in blocked])
+        redacted = [kind for kind in found if rules.action(side, kind) is Action.REDACT]
+        return self._scanner.redact(value, redacted) if redacted else value
+
+    def _scan(self, value: Any) -> frozenset[Kind]:
+        national_ids = self._policy().national_ids
+        if national_ids != self._national_ids:  # the policy was read anew
+            self._scanner, self._national_ids = Scanner(list(Kind), national_ids), national_ids
+        return self._scanner.find(value)
+
+    # ---- what has no command of its own: streams, subscriptions ------------------------------------------------------
+
+    async def reserve(self, principal: Principal, tool: str, key: str) -> "Reservation | Denial | None":
+        """Set the price aside, durably. None: the log does not take it now."""
+        rules = self.authorize(principal, tool)
+        if isinstance(rules, Denial):
+            return rules
+        admission = await self.admit(principal, rules, tool, {})
+        if isinstance(admission, Denial):
+            return admission
+        exceeded = admission.hold(key)
+        if exceeded is not None:
+            return over_budget(exceeded, admission.price_micros, admission.now_ms)
+        if not await self._ledgers.reserve(admission.ledger, key):
+            return None
+        return Reservation(self._ledgers, admission.ledger, key, self._now)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Follow it by `charge` or `release`."""
+
+    _ledgers: Ledgers
+    _ledger: Ledger
+    _key: str
+    _now: Callable[[], Moment]
+
+    async def charge(self) -> None:
+        await self._ledgers.charge(self._ledger, self._key, self._now().wall_ms)
+
+    async def release(self) -> None:
+        """It was never reached."""
+        await self._ledgers.release(self._ledger, self._key, self._now().wall_ms)
+
+
+def rpc_data(denial: Denial, correlation_id: str) -> Mapping[str, Any]:
+    """What a JSON-RPC error carries for programs."""
+    return {
+        "code": denial.reason.value,
+        **denial.data,
+        "suggested_fix": denial.suggested_fix,
+        "correlation_id": correlation_id,
+    }
