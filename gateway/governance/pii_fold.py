@@ -22,6 +22,14 @@ _COMPATIBLE = [
     range(0x1F100, 0x1F200),
     range(0x1FBF0, 0x1FBFA),
 ]
+_DIGITS = [
+    range(0x660, 0x1A9A),
+    range(0x1B50, 0x1C5A),
+    range(0xA620, 0xABFA),
+    range(0xFF10, 0xFF1A),
+    range(0x104A0, 0x12000),
+]
+_DIGITS += [range(0x16A60, 0x16D80), range(0x1CCF0, 0x1CCFA), range(0x1D7CE, 0x1D800), range(0x1E140, 0x1E960)]
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2043\u2212\ufe58\ufe63\uff0d"
 _FULL_STOPS = "\u3002\uff61\u2024\uff0e"
 _UNSEEN = re.compile(
@@ -36,8 +44,8 @@ def _folds() -> dict[int, str]:
         plain = unicodedata.normalize("NFKC", chr(code))
         if len(plain) == 1 and plain.isascii():
             folds[code] = plain
-    first_planes = "".join(map(chr, [*range(0x80, 0xD800), *range(0xE000, 0x20000)]))
-    folds |= {ord(digit): str(unicodedata.decimal(digit)) for digit in re.findall(r"\d", first_planes)}
+    digits = (chr(code) for block in _DIGITS for code in block if chr(code).isdecimal())
+    folds |= {ord(digit): str(unicodedata.decimal(digit)) for digit in digits}
     return folds | {ord(dash): "-" for dash in _DASHES} | {ord(stop): "." for stop in _FULL_STOPS}
 
 

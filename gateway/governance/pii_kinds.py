@@ -35,6 +35,8 @@ _BEFORE = r"(?<![A-Za-z0-9+])(?<!\d[-./])"
 _AFTER = r"(?![A-Za-z0-9]|[-./]\d)"
 _ALONE_BEFORE = _BEFORE + r"(?<!\d )"
 _ALONE_AFTER = _AFTER + r"(?! \d)"
+# Numbers with a decimal point: one alone, a coordinate (+52.520008+013.404954), a row of them.
+READINGS = re.compile(r"\+?\d+\.\d+\Z|\+\d+\.\d{5}|.*\d\.\d+[ /]+\d+\.\d")
 
 # ---- forms of machines: never personal data, however their digits fall ----------------------------------------------
 
@@ -190,26 +192,27 @@ def ips(text: str) -> Iterator[Span]:
 
 # ---- telephone numbers ----------------------------------------------------------------------------------------------
 
+_UNLABELLED = r"(?<![A-Za-z]-)"  # SN-0059-5765-5733
+_ONLY_DOTS = re.compile(r"[\d.]*")
 _PHONES = [
     # +49 30 1234567, +1 (415) 555-0100, +442079460958
     (re.compile(r"(?<![A-Za-z0-9+])\+[1-9](?:[ ./()-]{0,2}\d){7,14}(?![A-Za-z0-9])"), range(8, 16)),
     # (415) 555-0100, 415-555-0100, 1 415 555 0100
     (
         re.compile(
-            rf"{_ALONE_BEFORE}(?:1[-. ])?(?:\([2-9]\d\d\) ?\d{{3}}[-. ]|[2-9]\d\d([-. ])\d{{3}}\1)\d{{4}}{_ALONE_AFTER}"
+            rf"{_ALONE_BEFORE}{_UNLABELLED}(?:1[-. ])?(?:\([2-9]\d\d\) ?\d{{3}}[-. ]|[2-9]\d\d([-. ])\d{{3}}\1)\d{{4}}{_ALONE_AFTER}"
         ),
         range(10, 12),
     ),
     # 020 7946 0958, 06-12345678, 01 23 45 67 89, (030) 123456, 0044 20 7946 0958
     (
         re.compile(
-            rf"{_ALONE_BEFORE}(?:\(0[1-9]\d{{0,3}}\)(?=[ \d])|0[1-9]\d{{0,3}}(?=[-./ ])|00[1-9]\d{{0,2}}(?=[-./ ]))"
+            rf"{_ALONE_BEFORE}{_UNLABELLED}(?:\(0[1-9]\d{{0,3}}\)(?=[ \d])|0[1-9]\d{{0,3}}(?=[-./ ])|00[1-9]\d{{0,2}}(?=[-./ ]))"
             rf"[-./ ]?\d{{2,8}}+(?:[-. ]\d{{2,8}}+){{0,4}}{_ALONE_AFTER}"
         ),
         range(9, 15),
     ),
 ]
-_READINGS = re.compile(r"\+?\d+\.\d+\Z|.*\d\.\d+[ /]+\d+\.\d")
 
 
 def phones(text: str) -> Iterator[Span]:
@@ -217,8 +220,10 @@ def phones(text: str) -> Iterator[Span]:
         for candidate in pattern.finditer(text):
             written = candidate[0]
             digits = len(_NOT_DIGITS.sub("", written))
-            national = written.startswith(("0", "(0")) and not written.startswith("00")
-            if digits in lengths and not (national and digits > 11) and not _READINGS.match(written):
+            at_home = written.startswith(("0", "(0")) and not written.startswith("00")
+            if at_home and (digits > 11 or ("." in written and not _ONLY_DOTS.fullmatch(written))):
+                continue
+            if digits in lengths and not READINGS.match(written):
                 yield candidate.span()
 
 

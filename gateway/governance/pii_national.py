@@ -13,7 +13,7 @@ from typing import Any
 import stdnum
 from stdnum.exceptions import InvalidLength, ValidationError
 
-from gateway.governance.pii_kinds import Finder, Span
+from gateway.governance.pii_kinds import READINGS, Finder, Span
 
 # Up to eight groups; the first begins with a digit, or with the few letters that ids begin with.
 _CANDIDATE = re.compile(
@@ -22,8 +22,9 @@ _CANDIDATE = re.compile(
 )
 _GROUP_END = re.compile(r"(?<=[A-Za-z0-9])(?![A-Za-z0-9])")
 _GOES_ON = re.compile(r"[-./]\d")
-_IN_A_ROW = re.compile(r" \d")
-_ROW = re.compile(r"\d [A-Za-z0-9]")
+# Groups with spaces are one number only if no digits come before or after: else they are a row of numbers.
+_IN_A_ROW_BEFORE = re.compile(r"(?<=\d )")
+_IN_A_ROW_AFTER = re.compile(r" \d")
 _SEPARATORS = re.compile(r"[^A-Za-z0-9]")
 _DIGIT = re.compile(r"\d")
 _LENGTHS = range(7, 21)
@@ -32,7 +33,11 @@ _DIGITS_MIN = 4
 
 def known_ids() -> list[str]:
     """Every name that a setting can have."""
-    countries = [found.name for found in pkgutil.iter_modules(stdnum.__path__) if found.ispkg]
+    countries = [
+        found.name
+        for found in pkgutil.iter_modules(stdnum.__path__)
+        if found.ispkg and len(found.name.rstrip("_")) == 2
+    ]
     return sorted(
         f"{country.rstrip('_')}.{found.name}"
         for country in countries
@@ -84,18 +89,20 @@ def national_ids(names: Sequence[str]) -> Finder:
     def find(text: str) -> Iterator[Span]:
         for candidate in _CANDIDATE.finditer(text):
             start = candidate.start(1)
-            for group_end in _GROUP_END.finditer(candidate[1]):
-                written = candidate[1][: group_end.start()]
+            longest = candidate[1]
+            if _IN_A_ROW_BEFORE.match(text, start):
+                longest = longest.partition(" ")[0]
+            for group_end in _GROUP_END.finditer(longest):
+                written = longest[: group_end.start()]
+                end = start + len(written)
                 compact = _SEPARATORS.sub("", written)
-                if len(compact) not in lengths or _GOES_ON.match(text, start + len(written)):
+                if len(compact) not in lengths or len(_DIGIT.findall(compact)) < _DIGITS_MIN:
                     continue
-                if " " in written and (
-                    _IN_A_ROW.match(text, start + len(written)) or _ROW.match(text, max(0, start - 2))
-                ):
+                if _GOES_ON.match(text, end) or (" " in written and _IN_A_ROW_AFTER.match(text, end)):
                     continue
-                if len(_DIGIT.findall(compact)) >= _DIGITS_MIN and any(
-                    len(compact) in taken and is_valid(written) for is_valid, taken in checks
-                ):
-                    yield start, start + len(written)
+                if READINGS.match(written):
+                    continue
+                if any(len(compact) in taken and is_valid(written) for is_valid, taken in checks):
+                    yield start, end
 
     return find
