@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any
 
-from schemas.projection import Tool, ToolName
 from actors.bucket_rules import TokenBucket
+from schemas.projection import Tool, ToolName
 
 SLOT_RETRY_MS_MAX = 1000  # a slot may be free sooner than it must be: ask again at least this often
 
