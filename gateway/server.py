@@ -26,6 +26,7 @@ from gateway.device_listener import PATH
 from gateway.device_side import DeviceSide
 from gateway.door.door import Door
 from gateway.door.tls_connection import ALPN
+from gateway.governance.governor import Governor
 from gateway.governance.policy_source import PolicySource
 from gateway.mcp.binding import Binding
 from gateway.mcp.endpoint import McpEndpoint
@@ -104,8 +105,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             def new_id() -> str:
                 return mint.mint(now().wall_ms)
 
-            calls = ToolCalls(devices.fleet, new_id, now)
-            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, make_binding)
+            governor = Governor(lambda: policy.current, devices.ledgers, now)
+            calls = ToolCalls(devices.fleet, new_id, now, governor)
+            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, new_id, make_binding)
             app = App(
                 devices.fleet,
                 folder.verifier,
@@ -177,9 +179,10 @@ def _mcp(
     fleet: Fleet,
     calls: ToolCalls,
     verifier: Verifier,
+    new_id: Callable[[], str],
     make_binding: MakeBinding,
 ) -> McpEndpoint:
-    sessions, watches = Sessions(settings.mcp), Watches(fleet, settings.mcp)
+    sessions, watches = Sessions(settings.mcp), Watches(fleet, settings.mcp, now, new_id, calls.governor)
     binding = make_binding(Methods(fleet, calls, now, settings.mcp), watches, sessions, supervisor, now)
     endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
     endpoint.start(supervisor)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+import trio
 
 from actors.fleet import Fleet
 from actors.node.calls import Failed
@@ -15,9 +16,10 @@ from actors.node.session_rules import Moment
 from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.streams import Streams
 from gateway.access.tokens import Principal
+from gateway.governance.denials import Denial
 from gateway.tool_calls import No, Refused, ToolCalls
 from schemas.errors import Code
-from schemas.projection import ToolName, parse_tool_name
+from schemas.projection import Tool, ToolName, parse_tool_name
 from schemas.registry import REGISTRY
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -38,26 +40,29 @@ class Subscriptions:
         self._new_id = new_id
         self._now = now
 
-    def open(
+    async def open(
         self, principal: Principal, name: str, arguments: Any, head: bytes, take: Callable[[], Outlet]
     ) -> StreamActor | Refused:
-        """`take` is called only when nothing stands in the way."""
+        """`take` is called only when nothing stands in the way. A stream is charged once, as it opens."""
         target = parse_tool_name(name)
         correlation_id = self._new_id()
-        answer = self._open(correlation_id, principal, target, arguments, head, take)
-        log.info(
-            "tool_call",
-            tool=str(target) if isinstance(target, ToolName) else None,
-            node_id=target.node_id if isinstance(target, ToolName) else None,
-            sub=principal.sub,
-            tenant=principal.tenant,
-            decision="refused" if isinstance(answer, Refused) else "streaming",
-            code=answer.code.value if isinstance(answer, Refused) else None,
-            correlation_id=correlation_id,
-        )
+        answer: StreamActor | Refused | None = None
+        try:
+            answer = await self._open(correlation_id, principal, target, arguments, head, take)
+        finally:
+            log.info(
+                "tool_call",
+                tool=str(target) if isinstance(target, ToolName) else None,
+                node_id=target.node_id if isinstance(target, ToolName) else None,
+                sub=principal.sub,
+                tenant=principal.tenant,
+                decision={StreamActor: "streaming", Refused: "refused"}.get(type(answer), "abandoned"),
+                code=answer.code.value if isinstance(answer, Refused) else None,
+                correlation_id=correlation_id,
+            )
         return answer
 
-    def _open(
+    async def _open(
         self,
         correlation_id: str,
         principal: Principal,
@@ -66,21 +71,44 @@ class Subscriptions:
         head: bytes,
         take: Callable[[], Outlet],
     ) -> StreamActor | Refused:
-        arrived = self._now()
-        tool = self._calls.checked(principal, target, arguments, arrived, streaming=True)
-        if isinstance(tool, No):
-            return Refused(tool.code, correlation_id, tool.message, tool.suggested_fix)
+        checked = self._calls.checked(principal, target, arguments, self._now(), streaming=True)
+        if isinstance(checked, No):
+            return checked.told(correlation_id)
+        tool, _ = checked
+        interval = REGISTRY[tool.input_id].document["properties"]["interval_ms"]
+        interval_ms = int(arguments.get("interval_ms", interval["default"]))
+        if self._calls.governor is None:
+            return self._start(correlation_id, principal, tool, interval_ms, head, take)
+        reserved = await self._calls.governor.reserve(principal, tool.name, correlation_id)
+        if isinstance(reserved, Denial):
+            return No.by(reserved).told(correlation_id)
+        if reserved is None:
+            return Refused(Code.INTERNAL, correlation_id)
+        opened: StreamActor | Refused | None = None
+        try:
+            opened = self._start(correlation_id, principal, tool, interval_ms, head, take)
+        finally:
+            # Whatever becomes of the request meanwhile, the money is accounted for.
+            with trio.CancelScope(shield=True):
+                await (reserved.charge() if isinstance(opened, StreamActor) else reserved.release())
+        return opened
+
+    def _start(
+        self,
+        correlation_id: str,
+        principal: Principal,
+        tool: Tool,
+        interval_ms: int,
+        head: bytes,
+        take: Callable[[], Outlet],
+    ) -> StreamActor | Refused:
         node = self._fleet.nodes.find(tool.target.node_id)
         if node is None:
             return Refused(Code.NODE_OFFLINE, correlation_id)
-        interval = REGISTRY[tool.input_id].document["properties"]["interval_ms"]
-        subscriber = Subscriber(
-            principal.tenant,
-            principal.jti,
-            expires_s=arrived.mono_s + (principal.expires_at_ms - arrived.wall_ms) / 1000,
-        )
-        source = (node, tool.name, int(arguments.get("interval_ms", interval["default"])))
-        opened = self.streams.open(correlation_id, subscriber, source, head, take)
+        now = self._now()
+        expires_s = now.mono_s + (principal.expires_at_ms - now.wall_ms) / 1000
+        subscriber = Subscriber(principal.tenant, principal.jti, expires_s)
+        opened = self.streams.open(correlation_id, subscriber, (node, tool.name, interval_ms), head, take)
         if isinstance(opened, Failed):
             return Refused(opened.code, correlation_id, retry_after_ms=opened.retry_after_ms)
         return opened

@@ -11,11 +11,15 @@ from typing import Any
 import structlog
 
 from actors.fleet import Fleet
+from actors.ledger.rules import Exceeded
 from actors.manifest_shelf import Retained
 from actors.node.calls import Failed
 from actors.node.session_rules import Moment
 from gateway.access.scopes import authorize
 from gateway.access.tokens import Principal
+from gateway.governance.denials import Denial, over_budget
+from gateway.governance.governor import Admission, Governor
+from gateway.governance.policy import AgentRules, Side
 from schemas.contract import contract
 from schemas.errors import Code
 from schemas.projection import Tool, ToolName, parse_tool_name
@@ -40,19 +44,38 @@ class Refused:
     message: str | None = None
     suggested_fix: str | None = None
     retry_after_ms: int | None = None
+    denial: Denial | None = None  # by governance
 
 
 @dataclass(frozen=True, slots=True)
 class No:
-    """Why a call may not be made: the beginning of a `Refused`."""
+    """Why a call may not be made: a `Refused` that has no id yet."""
 
     code: Code
     message: str | None = None
     suggested_fix: str | None = None
+    denial: Denial | None = None
+
+    @classmethod
+    def by(cls, denial: Denial) -> "No":
+        return cls(denial.said.http_code, denial.message, denial.suggested_fix, denial)
+
+    def told(self, correlation_id: str) -> Refused:
+        retry_after_ms = None if self.denial is None else self.denial.retry_after_ms
+        return Refused(self.code, correlation_id, self.message, self.suggested_fix, retry_after_ms, self.denial)
+
+
+def _free(_: str) -> Exceeded | None:
+    return None
 
 
 class ToolCalls:
-    def __init__(self, fleet: Fleet, new_id: Callable[[], str], now: Callable[[], Moment]) -> None:
+    """Without a governor nothing is limited by policy, and nothing costs anything."""
+
+    def __init__(
+        self, fleet: Fleet, new_id: Callable[[], str], now: Callable[[], Moment], governor: Governor | None = None
+    ) -> None:
+        self.governor = governor
         self._fleet = fleet
         self._new_id = new_id
         self._now = now
@@ -97,9 +120,17 @@ class ToolCalls:
     async def _answer(
         self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment
     ) -> Answered | Refused:
-        tool = self.checked(principal, target, arguments, arrived)
-        if isinstance(tool, No):
-            return Refused(tool.code, self._new_id(), tool.message, tool.suggested_fix)
+        checked = self.checked(principal, target, arguments, arrived)
+        if isinstance(checked, No):
+            return checked.told(self._new_id())
+        tool, rules = checked
+        admission: Admission | None = None
+        if self.governor is not None and rules is not None:
+            fits = contract(tool.input_id).is_valid
+            admitted = await self.governor.admit(principal, rules, tool.name, arguments, fits)
+            if isinstance(admitted, Denial):
+                return No.by(admitted).told(self._new_id())
+            admission, arguments = admitted, admitted.arguments
         actor = self._fleet.nodes.find(tool.target.node_id)
         if actor is None:
             return Refused(Code.NODE_OFFLINE, self._new_id())
@@ -109,14 +140,22 @@ class ToolCalls:
             sub=principal.sub,
             tenant=principal.tenant,
             deadline_at_ms=arrived.wall_ms + CALL_MS_MAX,
+            hold=_free if admission is None else admission.hold,
         )
         if isinstance(outcome, Failed):
+            if outcome.over_budget is not None and admission is not None:
+                denial = over_budget(outcome.over_budget, admission.price_micros, admission.now_ms)
+                return No.by(denial).told(self._new_id())
             return Refused(outcome.code, outcome.msg_id or self._new_id(), retry_after_ms=outcome.retry_after_ms)
-        return Answered(outcome.result, outcome.msg_id)
+        if self.governor is None or admission is None:
+            return Answered(outcome.result, outcome.msg_id)
+        fits = contract(tool.output_id).is_valid
+        result = self.governor.inspect(admission.rules, Side.RESULT, outcome.result, fits)
+        return No.by(result).told(outcome.msg_id) if isinstance(result, Denial) else Answered(result, outcome.msg_id)
 
     def checked(
         self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment, *, streaming: bool = False
-    ) -> Tool | No:
+    ) -> tuple[Tool, AgentRules | None] | No:
         """Steps 2 to 4 of access.md, but for the live session; the capability's limits are the node's actor's."""
         if isinstance(target, Code):
             return No(target)
@@ -127,6 +166,9 @@ class ToolCalls:
         denied = authorize(principal, tool, retained.tenant, arrived.wall_ms)
         if denied is not None:
             return No(Code.SAFETY_DENIED, denied.message, denied.suggested_fix)
+        rules = self.governor.authorize(principal, tool.name) if self.governor is not None else None
+        if isinstance(rules, Denial):
+            return No.by(rules)
         if target.verb == "subscribe" and not streaming:
             return No(Code.BAD_REQUEST)
         if retained.is_expired(arrived.wall_ms):
@@ -142,7 +184,7 @@ class ToolCalls:
                 Code.MANIFEST_INVALID,
                 f"The arguments do not fit the tool's inputSchema: {where} {flaw.trouble}.",
             )
-        return tool
+        return tool, rules
 
     @staticmethod
     def _announced(retained: Retained | None, target: ToolName) -> Tool | No:

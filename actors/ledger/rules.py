@@ -73,8 +73,8 @@ def evolve(state: State, event: Event) -> State:
 
 
 def fits(state: State, held_micros: int, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
-    """Whether so much more can be spent, beside what is held and not in the log yet."""
+    """Whether so much more can be spent, beside what is held and not in the log yet. What is free always can."""
     used_micros = state.used(budget.window_ms(now_ms)) + held_micros
-    if used_micros + micros <= budget.limit_micros:
+    if micros == 0 or used_micros + micros <= budget.limit_micros:
         return None
     return Exceeded(budget.limit_micros, used_micros, budget.resets_at_ms(now_ms))

@@ -1,12 +1,12 @@
 """Governance around every call, in this order: policy, (the arguments' schema,) budget, rate, personal data in the
 arguments, (the capability's limits, the reservation, the call,) personal data in the result.
 
-What stands in parentheses is others': the governor gives them `Admission.hold`, which sets the price aside at the moment
-when nothing else stands in the way, and is told the result. A result that is withheld, or a call that failed, is charged
-all the same. Whether scope and tenant allow a tool is decided before; policy only narrows that.
+What stands in parentheses is others': the governor gives them `Admission.hold`, which sets the price aside when nothing
+else stands in the way, and is told the result. A result that is withheld, or a call that failed, is charged all the
+same. Whether scope and tenant allow a tool is decided before; policy only narrows that.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from actors.ledger.rules import Budget, Exceeded
 from actors.node.session_rules import Moment
 from gateway.access.tokens import Principal
 from gateway.governance.denials import Denial, not_in_policy, over_budget, personal_data, too_often
-from gateway.governance.pii import Kind, Scanner
+from gateway.governance.pii import Scanner
+from gateway.governance.pii_kinds import Kind
 from gateway.governance.policy import Action, AgentRules, Policy, Side
 from gateway.governance.rates import Rates
 
@@ -54,7 +55,9 @@ class Governor:
         rules = self._policy().rules_for(principal.sub)
         return rules if rules is not None and rules.allows(tool) else not_in_policy()
 
-    async def admit(self, principal: Principal, rules: AgentRules, tool: str, arguments: Any) -> Admission | Denial:
+    async def admit(
+        self, principal: Principal, rules: AgentRules, tool: str, arguments: Any, fits: Callable[[Any], bool]
+    ) -> Admission | Denial:
         """Budget, rate and arguments; the tool is one that `rules` allow, and the arguments fit its schema."""
         ledger = await self._ledgers.of(principal.tenant, principal.sub)
         now = self._now()
@@ -66,21 +69,24 @@ class Governor:
         retry_after_ms = self._rates.take(principal.sub, rules, tool, now.mono_s)
         if retry_after_ms is not None:
             return too_often(retry_after_ms)
-        inspected = self.inspect(rules, Side.ARGUMENTS, arguments)
+        inspected = self.inspect(rules, Side.ARGUMENTS, arguments, fits)
         if isinstance(inspected, Denial):
             return inspected
         return Admission(tool, inspected, price_micros, budget, ledger, now.wall_ms, rules)
 
-    def inspect(self, rules: AgentRules, side: Side, value: Any) -> Any | Denial:
-        """The value as it may go on, or why it may not."""
+    def inspect(self, rules: AgentRules, side: Side, value: Any, fits: Callable[[Any], bool]) -> Any | Denial:
+        """The value as it may go on, or why it may not. What does not fit any more once it is redacted is blocked."""
         found = self._scan(value)
         if not found:
             return value
         blocked = sorted(kind for kind in found if rules.action(side, kind) is Action.BLOCK)
         if blocked:
             return personal_data(side, [str(kind) for kind in blocked])
-        redacted = [kind for kind in found if rules.action(side, kind) is Action.REDACT]
-        return self._scanner.redact(value, redacted) if redacted else value
+        kinds = sorted(kind for kind in found if rules.action(side, kind) is Action.REDACT)
+        if not kinds:
+            return value
+        redacted = self._scanner.redact(value, kinds)
+        return redacted if fits(redacted) else personal_data(side, [str(kind) for kind in kinds])
 
     def _scan(self, value: Any) -> frozenset[Kind]:
         national_ids = self._policy().national_ids
@@ -95,7 +101,7 @@ class Governor:
         rules = self.authorize(principal, tool)
         if isinstance(rules, Denial):
             return rules
-        admission = await self.admit(principal, rules, tool, {})
+        admission = await self.admit(principal, rules, tool, {}, bool)
         if isinstance(admission, Denial):
             return admission
         exceeded = admission.hold(key)
@@ -121,13 +127,3 @@ class Reservation:
     async def release(self) -> None:
         """It was never reached."""
         await self._ledgers.release(self._ledger, self._key, self._now().wall_ms)
-
-
-def rpc_data(denial: Denial, correlation_id: str) -> Mapping[str, Any]:
-    """What a JSON-RPC error carries for programs."""
-    return {
-        "code": denial.reason.value,
-        **denial.data,
-        "suggested_fix": denial.suggested_fix,
-        "correlation_id": correlation_id,
-    }

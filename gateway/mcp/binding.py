@@ -83,7 +83,6 @@ class Binding:
         self._watches = watches
         self._sessions = sessions
         self._supervisor = supervisor
-        self._now = now
 
     def make_server(self) -> Server[Any]:
         server = _Server(
@@ -138,7 +137,7 @@ class Binding:
         with _translated():
             if watch is None:
                 raise too_many_listeners()
-            watch.subscribe(str(params.uri), self._now())
+            await self._watches.subscribe(watch, str(params.uri))
         return types.EmptyResult()
 
     async def _unsubscribe(self, ctx: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
@@ -192,7 +191,7 @@ class Binding:
         try:
             with _translated():
                 for uri in asked.resource_subscriptions or ():
-                    watch.subscribe(uri, self._now())
+                    await self._watches.subscribe(watch, uri)
             honored = types.SubscriptionFilter(
                 tools_list_changed=asked.tools_list_changed or None,
                 resources_list_changed=asked.resources_list_changed or None,

@@ -6,6 +6,7 @@ Codes from -32001 to -32004 are those of governance; the rest are JSON-RPC's own
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.governance.denials import Denial
 from schemas.errors import ErrorEnvelope
 
 INVALID_PARAMS = -32602
@@ -39,6 +40,11 @@ def bad_cursor() -> RpcError:
 def not_authorized(suggested_fix: str | None, **more: Any) -> RpcError:
     fix = {} if suggested_fix is None else {"suggested_fix": suggested_fix}
     return RpcError(UNAUTHORIZED, "Tool not authorized", {"code": "UNAUTHORIZED", **fix, **more})
+
+
+def denied(denial: Denial, correlation_id: str) -> RpcError:
+    data = {"code": denial.reason.value, **denial.data, "suggested_fix": denial.suggested_fix}
+    return RpcError(denial.said.rpc_code, denial.said.rpc_message, {**data, "correlation_id": correlation_id})
 
 
 def too_many_listeners() -> RpcError:

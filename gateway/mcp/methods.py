@@ -12,7 +12,7 @@ import msgspec
 from actors.fleet import Fleet
 from actors.node.session_rules import Moment
 from gateway.access.tokens import Principal
-from gateway.mcp.errors import bad_cursor, failed, not_authorized, resource_not_found, tool_not_found
+from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resource_not_found, tool_not_found
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
 from gateway.tool_calls import Answered, Refused, ToolCalls
@@ -64,8 +64,7 @@ class Methods:
             return _tool_result(answer.result, answer.correlation_id)
         if answer.code in _NO_SUCH_TOOL:
             raise tool_not_found()
-        if answer.code is Code.SAFETY_DENIED:
-            raise not_authorized(answer.suggested_fix, correlation_id=answer.correlation_id)
+        _raise_if_denied(answer)
         fix = answer.suggested_fix
         if answer.code is Code.BAD_REQUEST:
             fix = _how_to_subscribe(parse_tool_name(name)) or fix
@@ -97,8 +96,7 @@ class Methods:
             text = msgspec.json.encode(answer.result).decode()
             contents = [{"uri": uri_of(node_id), "mimeType": "application/json", "text": text}]
             return {"contents": contents, "_meta": {CORRELATION_ID: answer.correlation_id}}
-        if answer.code is Code.SAFETY_DENIED:
-            raise not_authorized(answer.suggested_fix, correlation_id=answer.correlation_id)
+        _raise_if_denied(answer)
         raise failed(_envelope(answer, answer.suggested_fix))
 
 
@@ -121,6 +119,14 @@ def _tool_result(value: Mapping[str, Any], correlation_id: str, *, is_error: boo
         "isError": is_error,
         "_meta": {CORRELATION_ID: correlation_id},
     }
+
+
+def _raise_if_denied(answer: Refused) -> None:
+    """What governance, or a token's scope or tenant, does not allow is no result of the tool."""
+    if answer.denial is not None:
+        raise denied(answer.denial, answer.correlation_id)
+    if answer.code is Code.SAFETY_DENIED:
+        raise not_authorized(answer.suggested_fix, correlation_id=answer.correlation_id)
 
 
 def _envelope(answer: Refused, suggested_fix: str | None) -> ErrorEnvelope:

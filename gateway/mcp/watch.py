@@ -18,10 +18,13 @@ from actors.node.calls import Failed
 from actors.node.session_rules import Moment
 from gateway.access.scopes import authorize
 from gateway.access.tokens import Principal
-from gateway.mcp.errors import failed, not_authorized, resource_not_found, too_many_listeners
+from gateway.governance.denials import Denial
+from gateway.governance.governor import Governor
+from gateway.mcp.errors import denied, failed, not_authorized, resource_not_found, too_many_listeners
 from gateway.mcp.metrics_resource import node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
-from schemas.errors import envelope
+from schemas.errors import Code, envelope
+from schemas.projection import Tool
 
 
 class Changed(Enum):
@@ -51,9 +54,19 @@ class _Feed:
 class Watches:
     """All open ones, bounded in number."""
 
-    def __init__(self, fleet: Fleet, settings: McpSettings) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        settings: McpSettings,
+        now: Callable[[], Moment],
+        new_id: Callable[[], str],
+        governor: Governor | None = None,
+    ) -> None:
         self._fleet = fleet
         self._settings = settings
+        self._now = now
+        self._new_id = new_id
+        self._governor = governor
         self._open: dict[Watch, None] = {}
 
     def __len__(self) -> int:
@@ -67,6 +80,28 @@ class Watches:
         self._open[watch] = None
         watch.on_close(lambda: self._open.pop(watch))
         return watch
+
+    async def subscribe(self, watch: "Watch", uri: str) -> None:
+        """Let the watch hear of this resource; it is charged once, as it begins. Raises RpcError."""
+        tool = watch.admit(uri, self._now())
+        if tool is None:
+            return
+        if self._governor is None:
+            watch.start(tool)
+            return
+        key = self._new_id()
+        reserved = await self._governor.reserve(watch.principal, tool.name, key)
+        if isinstance(reserved, Denial):
+            raise denied(reserved, key)
+        if reserved is None:
+            raise failed(envelope(Code.INTERNAL, correlation_id=key))
+        started = False
+        try:
+            watch.start(tool)
+            started = True
+        finally:
+            with trio.CancelScope(shield=True):
+                await (reserved.charge() if started else reserved.release())
 
     def close_all(self) -> None:
         for watch in list(self._open):
@@ -84,7 +119,7 @@ class Watch:
         lists: frozenset[Changed],
     ) -> None:
         self._fleet = fleet
-        self._principal = principal
+        self.principal = principal
         self._settings = settings
         self._lists = lists
         self._feeds: dict[str, _Feed] = {}
@@ -95,25 +130,30 @@ class Watch:
         ]
         self.closed = False
 
-    def subscribe(self, uri: str, now: Moment) -> None:
-        """Hear of this resource from now on; if its node is away, when it is back. Raises RpcError."""
+    def admit(self, uri: str, now: Moment) -> Tool | None:
+        """The tool behind a resource that may be subscribed to; None when it is already. Raises RpcError."""
         node_id = node_of_uri(uri)
         tool = tool_for(self._fleet, node_id, "subscribe") if node_id is not None else None
         retained = self._fleet.world.manifests.find(node_id) if node_id is not None else None
-        if node_id is None or tool is None or retained is None:
+        if tool is None or retained is None:
             raise resource_not_found(uri)
-        denied = authorize(self._principal, tool, retained.tenant, now.wall_ms)
-        if denied is not None:
-            raise not_authorized(denied.suggested_fix)
+        refusal = authorize(self.principal, tool, retained.tenant, now.wall_ms)
+        if refusal is not None:
+            raise not_authorized(refusal.suggested_fix)
         if node_id in self._feeds:
-            return
+            return None
         if len(self._feeds) >= self._settings.resources_per_listener_max:
             raise too_many_listeners()
-        feed = _Feed(self, node_id)
-        refusal = self._attach(feed)
+        return tool
+
+    def start(self, tool: Tool) -> None:
+        """Hear of this node from now on; if it is away, when it is back. Raises RpcError."""
+        node_id = tool.target.node_id
+        feed = self._feeds.setdefault(node_id, _Feed(self, node_id))
+        refusal = self._attach(feed) if feed.source is None else None
         if refusal is not None:
+            del self._feeds[node_id]
             raise failed(envelope(refusal.code, retry_after_ms=refusal.retry_after_ms))
-        self._feeds[node_id] = feed
 
     def unsubscribe(self, uri: str) -> None:
         feed = self._feeds.pop(node_of_uri(uri) or "", None)

@@ -55,7 +55,7 @@ class Subscribe:
         adopt = exchange.extension(ADOPT)
         if adopt is not None:
             input_bytes_max = self._subscriptions.streams.settings.input_bytes_max
-            opened = self._subscriptions.open(
+            opened = await self._subscriptions.open(
                 principal,
                 name,
                 arguments,
@@ -64,7 +64,7 @@ class Subscribe:
             )
             return opened if isinstance(opened, Refused) else None
         outlet = StreamSend(HEADERS)
-        answer = self._subscriptions.open(principal, name, arguments, b"", lambda: outlet)
+        answer = await self._subscriptions.open(principal, name, arguments, b"", lambda: outlet)
         if isinstance(answer, StreamActor):
             await exchange.hand_over(outlet.serve)
             return None

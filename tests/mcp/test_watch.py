@@ -17,6 +17,7 @@ from tests.mcp.test_methods import principal
 from tests.node.harness import Gateway, ScriptedNode, now, until
 from tests.schemas.examples import NODE_ID
 from tests.stream.test_watch import FRAME
+from tests.web.client import new_id
 
 URI = f"metrics://{NODE_ID}"
 LISTS = frozenset(Changed)
@@ -32,7 +33,7 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def watches(fleet: Fleet) -> Watches:
-    return Watches(fleet, McpSettings(listens_max=2, resources_per_listener_max=1))
+    return Watches(fleet, McpSettings(listens_max=2, resources_per_listener_max=1), now, new_id)
 
 
 async def live(fleet: Fleet) -> ScriptedNode:
@@ -57,7 +58,7 @@ async def test_frames_of_a_subscribed_node_are_news_told_once(
     node = await live(fleet)
     watch = watches.open(principal(), frozenset())
     assert watch is not None
-    watch.subscribe(URI, now())
+    await watches.subscribe(watch, URI)
     cmd = await cadence_of(node)
     assert (cmd.tool.endswith(".subscribe"), cmd.arguments) == (True, {"interval_ms": 5000})
     for _ in range(3):
@@ -74,9 +75,9 @@ async def test_last_listener_releases_the_cadence(autojump_clock: MockClock, fle
     first, second = watches.open(principal(), LISTS), watches.open(principal(), LISTS)
     assert first is not None
     assert second is not None
-    first.subscribe(URI, now())
-    first.subscribe(URI, now())
-    second.subscribe(URI, now())
+    await watches.subscribe(first, URI)
+    await watches.subscribe(first, URI)
+    await watches.subscribe(second, URI)
     cmd = await cadence_of(node)
     first.unsubscribe(URI)
     first.unsubscribe(URI)
@@ -93,7 +94,7 @@ async def test_node_that_comes_back_is_listened_to_again(
     node = await live(fleet)
     watch = watches.open(principal(), LISTS)
     assert watch is not None
-    watch.subscribe(URI, now())
+    await watches.subscribe(watch, URI)
     await cadence_of(node)
     node.connection.hang_up()
     await until(lambda: len(fleet.nodes) == 0)
@@ -150,5 +151,5 @@ async def test_subscribing_needs_what_the_subscribe_tool_needs(
     watch = watches.open(principal(*who), LISTS)
     assert watch is not None
     with pytest.raises(RpcError) as refused:
-        watch.subscribe(uri, now())
+        await watches.subscribe(watch, uri)
     assert refused.value.data["code"] == code
