@@ -81,6 +81,10 @@ class Ledgers:
         self._loaded: dict[Agent, Ledger] = {}
         self._reserved: dict[str, Agent] = {}  # in the log, neither charged nor released
 
+    @property
+    def has_open_reservations(self) -> bool:
+        return bool(self._reserved)
+
     async def load(self) -> None:
         """Once, at start: which reservations are open."""
         for stream in await self._store.open_streams():

@@ -52,7 +52,9 @@ class Response:
 
 
 class Client:
-    def __init__(self, fleet: Fleet, streams: Streams, admin: Admin | None = None) -> None:
+    def __init__(
+        self, fleet: Fleet, streams: Streams, admin: Admin | None = None, calls: ToolCalls | None = None
+    ) -> None:
         self.ready = True
         self.verifier = Verifier({key_id(KEY.public_key()): KEY.public_key()}, issuer="test", audience="test")
         self.app = App(
@@ -64,7 +66,7 @@ class Client:
             self._is_ready,
             streams,
             Pump(),
-            ToolCalls(fleet, new_id, now),
+            calls or ToolCalls(fleet, new_id, now),
             admin=admin,
         )
 
