@@ -39,6 +39,8 @@ from typing import Any
 import psutil
 from ulid import ULID
 
+from bench.plenty import plenty
+
 CALLERS = (1, 16, 64)
 DECIDING = (16, 64)
 RATIO_MIN = 1.5
@@ -265,7 +267,7 @@ def running_peer() -> Iterator[Server]:
 
 
 @contextmanager
-def running_gateway(folder: Path, homes: Path, nodes: int) -> Iterator[Gateway]:
+def running_gateway(folder: Path, homes: Path, nodes: int, module: str = "gateway.cli") -> Iterator[Gateway]:
     from gateway.access.tokens import Scope, TokenClass
     from gateway.commands.node import wall_ms
     from gateway.data_folder import DataFolder
@@ -277,11 +279,14 @@ def running_gateway(folder: Path, homes: Path, nodes: int) -> Iterator[Gateway]:
             made.enroll(node_id, TENANT, str(ULID()), wall_ms()).save(homes / node_id)
         agent = f"agent_{uuid.uuid4()}"
         token = made.mint(TokenClass.AGENT_RUNTIME, agent, TENANT, [Scope.READ_ONLY], 24 * 3600, str(ULID()), wall_ms())
-    serve = ["gateway.cli", "serve", "--data", str(data), "--http", "127.0.0.1:0", "--devices", "127.0.0.1:0"]
-    all_at_once = os.environ | {"HELIOGRAPH_LISTENER_STRANGERS_PER_ADDRESS_MAX": str(nodes)}
+    serve = [module, "serve", "--data", str(data), "--http", "127.0.0.1:0", "--devices", "127.0.0.1:0"]
+    settings = {
+        "HELIOGRAPH_LISTENER_STRANGERS_PER_ADDRESS_MAX": str(nodes),
+        "HELIOGRAPH_GOVERNANCE_POLICY": plenty(folder),
+    }
     note = data / "running.json"
     with (folder / "gateway.log").open("wb") as lines:
-        more = {"stdout": subprocess.DEVNULL, "stderr": lines, "env": all_at_once}
+        more = {"stdout": subprocess.DEVNULL, "stderr": lines, "env": os.environ | settings}
         with child(SERVER_CORE, *serve, "--log", "json", **more) as process:
             until(lambda: note.exists() and note.read_text().endswith("\n"), process, "the gateway")
             where = json.loads(note.read_text())

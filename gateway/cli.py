@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from gateway.commands import call, demo, operate, policy, schema, serve, watch
+from gateway.commands import call, demo, ledger, operate, policy, schema, serve, watch
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"heliograph {version('heliograph')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for topic in (demo, serve, operate, call, watch, policy, schema):
+    for topic in (demo, serve, operate, call, watch, ledger, policy, schema):
         topic.add(commands)
     return parser
 

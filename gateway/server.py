@@ -16,7 +16,6 @@ import trio
 from actors.fleet import Fleet
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, LogStore, OpenItem, Part
-from actors.node.session_rules import Moment
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Verifier
@@ -45,7 +44,7 @@ RUNNING_FILE = "running.json"  # where the gateway that holds a folder can be re
 GC_THRESHOLDS = (20_000, 20, 20)  # Python's 700 look for cycles several times in each call, which makes none
 SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by a busy event loop (docs/adr/0008)
 
-MakeBinding: TypeAlias = Callable[[Methods, Watches, Sessions, Supervisor, Callable[[], Moment]], Binding]
+MakeBinding: TypeAlias = Callable[[Methods, Watches, Sessions, Supervisor], Binding]
 
 
 class CannotListenError(Exception):
@@ -183,7 +182,7 @@ def _mcp(
     make_binding: MakeBinding,
 ) -> McpEndpoint:
     sessions, watches = Sessions(settings.mcp), Watches(fleet, settings.mcp, now, new_id, calls.governor)
-    binding = make_binding(Methods(fleet, calls, now, settings.mcp), watches, sessions, supervisor, now)
+    binding = make_binding(Methods(fleet, calls, now, settings.mcp), watches, sessions, supervisor)
     endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
     endpoint.start(supervisor)
     return endpoint

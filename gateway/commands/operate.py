@@ -99,7 +99,7 @@ def _mint(arguments: argparse.Namespace) -> int:
         return {"token": token, "jti": jti}
 
     request = {"token_class": token_class, "sub": sub, "tenant": arguments.tenant, "scopes": scopes, "life_s": life_s}
-    made = _ask(data_path(arguments), direct, "POST", "/admin/mint", request)
+    made = ask(data_path(arguments), direct, "POST", "/admin/mint", request)
     print(json.dumps({**made, "sub": sub}) if arguments.json else made["token"])
     return 0
 
@@ -107,7 +107,7 @@ def _mint(arguments: argparse.Namespace) -> int:
 def _revoke(arguments: argparse.Namespace) -> int:
     if not re.fullmatch(r"[0-9A-HJKMNP-TV-Z]{26}", arguments.jti):
         raise OperatorError("a jti is an upper-case ULID, as `token mint --json` prints it")
-    _ask(
+    ask(
         data_path(arguments),
         lambda folder: folder.revoke(arguments.jti),
         "POST",
@@ -124,7 +124,7 @@ def _enroll(arguments: argparse.Namespace) -> int:
     def direct(folder: DataFolder) -> Any:
         return folder.enroll(node_id, arguments.tenant, str(ULID()), _now_ms())
 
-    made = _ask(data_path(arguments), direct, "POST", "/admin/enroll", {"tenant": arguments.tenant, "node_id": node_id})
+    made = ask(data_path(arguments), direct, "POST", "/admin/enroll", {"tenant": arguments.tenant, "node_id": node_id})
     if not isinstance(made, DeviceIdentity):
         leaf = Leaf.from_der(bytes.fromhex(made["certificate"]))
         made = DeviceIdentity(SigningKey(bytes.fromhex(made["key"])), leaf, made["token"])
@@ -153,7 +153,7 @@ def _nodes(arguments: argparse.Namespace) -> int:
 
         return {"nodes": trio.run(read)}
 
-    nodes = _ask(data_path(arguments), direct, "GET", "/admin/nodes")["nodes"]
+    nodes = ask(data_path(arguments), direct, "GET", "/admin/nodes")["nodes"]
     if arguments.json:
         print(json.dumps(nodes, indent=2))
     else:
@@ -182,7 +182,7 @@ def _log(arguments: argparse.Namespace) -> int:
 
             return {"events": trio.run(read)}
 
-        events = _ask(data_path(arguments), direct, "GET", f"/admin/log/{arguments.node_id}?after={after}")["events"]
+        events = ask(data_path(arguments), direct, "GET", f"/admin/log/{arguments.node_id}?after={after}")["events"]
         for event in events:
             print(json.dumps(event), flush=True)
             after = event["version"]
@@ -195,7 +195,7 @@ def _log(arguments: argparse.Namespace) -> int:
 # ---- how they reach the gateway ------------------------------------------------------------------------------------
 
 
-def _ask(path: Path, direct: Callable[[DataFolder], Any], method: str, route: str, body: Any = None) -> Any:
+def ask(path: Path, direct: Callable[[DataFolder], Any], method: str, route: str, body: Any = None) -> Any:
     """Do it here if nobody holds the folder; else ask the gateway that does."""
     if not path.exists():
         raise OperatorError(f"there is no data folder {path}: `heliograph serve` makes one, or name yours with --data")

@@ -27,7 +27,6 @@ from mcp.shared.subscriptions import (
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from actors.node.session_rules import Moment
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
@@ -77,7 +76,6 @@ class Binding:
         watches: Watches,
         sessions: Sessions,
         supervisor: Supervisor,
-        now: Callable[[], Moment],
     ) -> None:
         self._methods = methods
         self._watches = watches

@@ -5,6 +5,7 @@ POST /admin/mint     {"token_class", "sub", "tenant", "scopes", "life_s"} → {"
 POST /admin/revoke   {"jti"} → what it opened ends
 GET  /admin/nodes    every node that has announced itself
 GET  /admin/log/{node_id}?after=N   the history of a node's commands
+GET  /admin/ledger/{agent}          what an agent has spent
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,8 +17,9 @@ from ulid import ULID
 from actors.fleet import Fleet
 from actors.log.node_stream import stream_of
 from actors.node.session_rules import Moment
-from gateway.access.tokens import Scope, TokenClass, TokenFault
+from gateway.access.tokens import AGENT_ID, Scope, TokenClass, TokenFault
 from gateway.data_folder import DataFolder
+from gateway.ledger_report import report
 from gateway.web.exchange import Exchange
 from schemas.errors import Code
 from schemas.registry import REGISTRY
@@ -72,6 +74,8 @@ class Admin:
         method, handler = self._routes.get(exchange.path, ("", None))
         if exchange.path.startswith("/admin/log/"):
             method, handler = "GET", self._log
+        if exchange.path.startswith("/admin/ledger/"):
+            method, handler = "GET", self._ledger
         if handler is None:
             await exchange.refuse_status(404, "No such route.", "See the reference of the operator's routes.")
         elif exchange.method != method:
@@ -152,6 +156,15 @@ class Admin:
                 }
             )
         await exchange.json({"nodes": nodes})
+
+    async def _ledger(self, exchange: Exchange) -> None:
+        world = self._fleet.world
+        sub = exchange.path.removeprefix("/admin/ledger/")
+        if world.ledgers is None or not AGENT_ID.match(sub):
+            await exchange.refuse_status(404, "No such agent.", "An agent is agent_<uuid>: the sub of its token.")
+            return
+        tenants = [retained.tenant for retained in world.manifests]
+        await exchange.json({"ledgers": await report(world.store, world.ledgers, tenants, sub)})
 
     async def _log(self, exchange: Exchange) -> None:
         after = exchange.query("after") or "0"

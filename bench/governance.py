@@ -1,0 +1,149 @@
+"""What governance costs: CPU time of the pipeline outside the log, and of a whole call with and without it.
+
+    python -m bench.governance [--rounds 5] [--seconds 2]
+
+First in one process: policy, ledger, rate, scans of 1 KB of clean arguments and result, and the hold, over and over,
+with the log left out. Then end to end, as `bench.calls` does it with 64 callers: the gateway beside the same gateway
+without governance, calls a CPU-second of each.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import trio
+
+from actors.ledger.ledgers import Ledgers
+from actors.log.memory_store import MemoryStore
+from bench.calls import (
+    LOAD_CORE,
+    RESULTS,
+    Target,
+    calls_to,
+    child,
+    compiled_load,
+    live_nodes,
+    load,
+    running_gateway,
+    temporary_folder,
+    until,
+    write_calls,
+)
+from gateway.access.tokens import Principal, Scope, TokenClass
+from gateway.clock import now
+from gateway.governance.denials import Denial
+from gateway.governance.governor import Governor
+from gateway.governance.policy import Policy, Side
+from gateway.governance.policy_text import PolicyFlaw, parse
+
+BARE_US_MAX, SCANNED_US_MAX, RATIO_MIN = 60.0, 150.0, 0.9
+CALLERS, NODES = 64, 200
+TOOL = "sysecho.01hzx9k3m4p7q8r9s0t1v2w3xy.echo.invoke"
+AGENT = Principal("agent_6f0c0d9a-1b2c-4d3e-8f90-a1b2c3d4e5f6", "acme", TokenClass.AGENT_RUNTIME, frozenset({Scope.READ_ONLY}), "01HZXC0000000000000000J000", 0, 2**53)  # fmt: skip
+POLICY = """
+[[agents]]
+agent = "agent_00000000-*"
+tools = []
+
+[[agents]]
+agent = "*"
+tools = ["sys.**", "sysecho.*.*.*"]
+budget = 1000000
+rates = [{ tools = ["**"], calls = 1000000, per = "1s" }]
+"""
+
+
+def clean(size: int) -> dict[str, Any]:
+    """About so many bytes of what devices and agents say to each other."""
+    words, r = (
+        [
+            "pump",
+            "seven",
+            "reports",
+            "a",
+            "steady",
+            "level",
+            "in",
+            "tank",
+            "north",
+            "after",
+            "the",
+            "valve",
+            "was",
+            "closed",
+            "by",
+            "hand",
+        ],
+        Random(1),
+    )
+    text = ""
+    while len(text) < size:
+        text += r.choice(words) + " "
+    return {"message": text[:size]}
+
+
+async def pipeline_us(value: dict[str, Any], *, scan: bool, times: int = 4000) -> float:
+    policy = parse(POLICY)
+    assert isinstance(policy, Policy) and not isinstance(policy, PolicyFlaw)
+    governor = Governor(lambda: policy, Ledgers(MemoryStore()), now)
+    if not scan:
+        governor._scan = lambda _: frozenset()  # type: ignore[method-assign]  # noqa: SLF001
+    began_s = time.process_time()
+    for number in range(times):
+        rules = governor.authorize(AGENT, TOOL)
+        assert not isinstance(rules, Denial)
+        admission = await governor.admit(AGENT, rules, TOOL, value, bool)
+        assert not isinstance(admission, Denial), admission
+        assert admission.hold(str(number)) is None
+        assert governor.inspect(rules, Side.RESULT, value, bool) is value
+        admission.ledger.drop(str(number))
+    return (time.process_time() - began_s) / times * 1e6
+
+
+def whole_calls(rounds: int, seconds: float) -> tuple[float, float]:
+    """Calls a CPU-second, governed and not."""
+    found: dict[str, list[float]] = {"gateway.cli": [], "bench.ungoverned": []}
+    for module, rates in found.items():
+        with temporary_folder(RESULTS.parent) as folder, temporary_folder(Path("/dev/shm")) as homes:
+            program = compiled_load(folder)
+            print(f"  {module} with {NODES} nodes ...", file=sys.stderr, flush=True)
+            with (
+                running_gateway(folder, homes, NODES, module) as gateway,
+                child(LOAD_CORE, "bench.calls", "--role", "nodes", str(homes), gateway.devices) as nodes,
+            ):
+                until(lambda: live_nodes(gateway) == NODES, nodes, "the nodes")
+                target = Target(gateway, write_calls(folder / "calls", calls_to(gateway)))
+                load(program, target, CALLERS, 1.0)
+                rates += [load(program, target, CALLERS, seconds).per_cpu_s for _ in range(rounds)]
+    return statistics.median(found["gateway.cli"]), statistics.median(found["bench.ungoverned"])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    arguments = parser.parse_args()
+    one_kb = clean(1024)
+    bare_us = min(trio.run(lambda: pipeline_us(one_kb, scan=False)) for _ in range(5))
+    scanned_us = min(trio.run(lambda: pipeline_us(one_kb, scan=True)) for _ in range(5))
+    governed, ungoverned = whole_calls(arguments.rounds, arguments.seconds)
+    ratio = governed / ungoverned
+    print(f"pipeline without scans     {bare_us:7.1f} us a call   (at most {BARE_US_MAX:g})")
+    print(f"with scans of 1 KB twice   {scanned_us:7.1f} us a call   (at most {SCANNED_US_MAX:g})")
+    print(
+        f"whole calls, {CALLERS} callers    {governed:7.0f} a CPU-second, {ungoverned:.0f} without: {ratio:.2f} (at least {RATIO_MIN:g})"
+    )
+    met = bare_us < BARE_US_MAX and scanned_us < SCANNED_US_MAX and ratio >= RATIO_MIN
+    result = {"bare_us": bare_us, "scanned_us": scanned_us, "governed": governed, "ungoverned": ungoverned, "met": met}
+    (RESULTS.parent / "governance.json").write_text(json.dumps(result, indent=2) + "\n")
+    print("met" if met else "NOT MET")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
