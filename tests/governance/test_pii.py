@@ -2,8 +2,11 @@
 
 import json
 import re
+import subprocess
+import sys
 import unicodedata
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,6 +22,7 @@ from gateway.governance.pii_national import known_ids, national_ids
 from gateway.governance.pii_prefilter import HAS_HYPERSCAN, Prefilter, with_hyperscan, with_tables
 from tests.governance.corpus import NATIONAL_IDS, PLANTS, documents, machine_text, telemetry, tool_name, ulid
 
+ROOT = Path(__file__).parent.parent.parent
 SEED = 20260728
 KINDS = frozenset(Kind)
 ALL = Scanner(KINDS, NATIONAL_IDS)
@@ -297,6 +301,17 @@ def test_prefilters_agree_on_the_corpus() -> None:
     for document in documents(SEED + 2, 2_000):
         findings = [scanner.find(document.body) for scanner in [UNFILTERED, *FILTERED]]
         assert len(set(findings)) == 1, document
+
+
+def test_scanner_works_where_hyperscan_is_not_installed() -> None:
+    program = (
+        "import sys; sys.modules['hyperscan'] = None\n"
+        "from gateway.governance.pii import Scanner\n"
+        "from gateway.governance.pii_prefilter import HAS_HYPERSCAN\n"
+        "print(HAS_HYPERSCAN, *Scanner(['email', 'ip']).find(['mail a@b.co']))"
+    )
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert child.stdout == "False email\n"
 
 
 # ---- what the tables say --------------------------------------------------------------------------------------------
