@@ -12,6 +12,8 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -39,7 +41,7 @@ from gateway.clock import now
 from gateway.governance.denials import Denial
 from gateway.governance.governor import Governor
 from gateway.governance.policy import Policy, Side
-from gateway.governance.policy_text import PolicyFlaw, parse
+from gateway.governance.policy_text import parse
 
 BARE_US_MAX, SCANNED_US_MAX, RATIO_MIN = 60.0, 150.0, 0.9
 CALLERS, NODES = 64, 200
@@ -89,10 +91,10 @@ def clean(size: int) -> dict[str, Any]:
 
 async def pipeline_us(value: dict[str, Any], *, scan: bool, times: int = 4000) -> float:
     policy = parse(POLICY)
-    assert isinstance(policy, Policy) and not isinstance(policy, PolicyFlaw)
+    assert isinstance(policy, Policy)
     governor = Governor(lambda: policy, Ledgers(MemoryStore()), now)
     if not scan:
-        governor._scan = lambda _: frozenset()  # type: ignore[method-assign]  # noqa: SLF001
+        governor.inspect = lambda _, __, passed, ___: passed  # type: ignore[method-assign, assignment]
     began_s = time.process_time()
     for number in range(times):
         rules = governor.authorize(AGENT, TOOL)
@@ -105,22 +107,29 @@ async def pipeline_us(value: dict[str, Any], *, scan: bool, times: int = 4000) -
     return (time.process_time() - began_s) / times * 1e6
 
 
+@contextmanager
+def running(module: str) -> Iterator[tuple[Path, Target]]:
+    """A gateway with its nodes, and the calls to it."""
+    with temporary_folder(RESULTS.parent) as folder, temporary_folder(Path("/dev/shm")) as homes:
+        print(f"  {module} with {NODES} nodes ...", file=sys.stderr, flush=True)
+        with (
+            running_gateway(folder, homes, NODES, module) as gateway,
+            child(LOAD_CORE, "bench.calls", "--role", "nodes", str(homes), gateway.devices) as nodes,
+        ):
+            until(lambda: live_nodes(gateway) == NODES, nodes, "the nodes")
+            yield compiled_load(folder), Target(gateway, write_calls(folder / "calls", calls_to(gateway)))
+
+
 def whole_calls(rounds: int, seconds: float) -> tuple[float, float]:
-    """Calls a CPU-second, governed and not."""
-    found: dict[str, list[float]] = {"gateway.cli": [], "bench.ungoverned": []}
-    for module, rates in found.items():
-        with temporary_folder(RESULTS.parent) as folder, temporary_folder(Path("/dev/shm")) as homes:
-            program = compiled_load(folder)
-            print(f"  {module} with {NODES} nodes ...", file=sys.stderr, flush=True)
-            with (
-                running_gateway(folder, homes, NODES, module) as gateway,
-                child(LOAD_CORE, "bench.calls", "--role", "nodes", str(homes), gateway.devices) as nodes,
-            ):
-                until(lambda: live_nodes(gateway) == NODES, nodes, "the nodes")
-                target = Target(gateway, write_calls(folder / "calls", calls_to(gateway)))
-                load(program, target, CALLERS, 1.0)
-                rates += [load(program, target, CALLERS, seconds).per_cpu_s for _ in range(rounds)]
-    return statistics.median(found["gateway.cli"]), statistics.median(found["bench.ungoverned"])
+    """Calls a CPU-second, governed and not; rounds alternate."""
+    with running("gateway.cli") as governed, running("bench.ungoverned") as ungoverned:
+        rates: list[tuple[float, float]] = []
+        for number in range(rounds + 1):
+            print(f"  round {number} of {rounds} ...", file=sys.stderr, flush=True)
+            pair = [load(program, target, CALLERS, seconds).per_cpu_s for program, target in (governed, ungoverned)]
+            rates.append((pair[0], pair[1]))
+    governed_rates, ungoverned_rates = zip(*rates[1:], strict=True)  # the first was to warm up
+    return statistics.median(governed_rates), statistics.median(ungoverned_rates)
 
 
 def main() -> int:
@@ -135,9 +144,8 @@ def main() -> int:
     ratio = governed / ungoverned
     print(f"pipeline without scans     {bare_us:7.1f} us a call   (at most {BARE_US_MAX:g})")
     print(f"with scans of 1 KB twice   {scanned_us:7.1f} us a call   (at most {SCANNED_US_MAX:g})")
-    print(
-        f"whole calls, {CALLERS} callers    {governed:7.0f} a CPU-second, {ungoverned:.0f} without: {ratio:.2f} (at least {RATIO_MIN:g})"
-    )
+    print(f"whole calls, {CALLERS} callers    {governed:7.0f} a CPU-second, {ungoverned:.0f} without governance")
+    print(f"ratio                      {ratio:7.2f}             (at least {RATIO_MIN:g})")
     met = bare_us < BARE_US_MAX and scanned_us < SCANNED_US_MAX and ratio >= RATIO_MIN
     result = {"bare_us": bare_us, "scanned_us": scanned_us, "governed": governed, "ungoverned": ungoverned, "met": met}
     (RESULTS.parent / "governance.json").write_text(json.dumps(result, indent=2) + "\n")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from actors.fleet import Fleet
-from actors.ledger.ledgers import Ledgers
-from actors.log.node_stream import node_of
+from actors.ledger.ledgers import Agent, Ledgers
+from actors.log.node_stream import node_of, open_commands_of
 from actors.log.store import LogStore
 from actors.manifest_shelf import ManifestShelf
 from actors.node.calls import PendingCalls
@@ -102,12 +102,12 @@ class DeviceSide:
 
     async def _settle_ledgers(self) -> None:
         """What the process before this one left reserved, and for no command that is still open, was spent."""
-        await self.ledgers.load()
-        under_way: set[str] = set()
+        open_commands = []
         for stream in await self._store.open_streams():
             if node_of(stream) is not None:
-                under_way |= {item.key for item in await self._store.open_items(stream)}
-        charged = await self.ledgers.settle_left_over(under_way, now().wall_ms)
+                for msg_id, command in open_commands_of(await self._store.open_items(stream)).items():
+                    open_commands.append((msg_id, Agent(command.tenant, command.sub)))
+        charged = await self.ledgers.start(open_commands, now().wall_ms)
         if charged:
             log.info("ledgers_settled", charged=charged)
 

@@ -3,7 +3,8 @@
 A call's price is first *held* in memory, synchronously, so that no two calls can spend the same money. The hold becomes
 durable, as `Reserved`, in the very append that makes the command durable; `Charged` rides with the command's end. If
 that append is refused, the hold is dropped and nothing was spent. What has no command (a stream, a call elsewhere) is
-reserved and charged by appends of its own.
+reserved and charged by appends of its own, and is an open item of the ledger in between; a command's reservation is as
+open as the command.
 
 Every stream here has one writer, this process. Which price and budget hold is governance's.
 """
@@ -85,24 +86,23 @@ class Ledgers:
     def has_open_reservations(self) -> bool:
         return bool(self._reserved)
 
-    async def load(self) -> None:
-        """Once, at start: which reservations are open."""
-        for stream in await self._store.open_streams():
-            agent = agent_of(stream)
-            if agent is not None:
-                for item in await self._store.open_items(stream):
-                    self._reserved[item.key] = agent
+    async def start(self, open_commands: Iterable[tuple[str, Agent]], now_ms: int) -> int:
+        """Once: take up the reservations of commands that are still open, and charge all others that were left open.
 
-    async def settle_left_over(self, ids_under_way: Iterable[str], now_ms: int) -> int:
-        """Charge what a process that is gone had reserved and not settled, but for commands that are still open.
-
-        A command's reservation became durable together with its being sent, and a call elsewhere may have arrived:
-        each of these may have happened, so each is charged. Returns how many.
+        Those others had been reached, or may have been (the process before this one cannot tell any more), so they are
+        charged. Returns how many.
         """
-        left = set(self._reserved) - set(ids_under_way)
-        for key in sorted(left):
-            await self._append(Entry(self._reserved[key], Charged(now_ms, key)))
-        return len(left)
+        for key, agent in open_commands:
+            if key in (await self.of(*agent)).state.open:
+                self._reserved[key] = agent
+        charged = 0
+        for stream in await self._store.open_streams():
+            owner = agent_of(stream)
+            if owner is not None:
+                for item in await self._store.open_items(stream):
+                    await self._append(Entry(owner, Charged(now_ms, item.key)))
+                    charged += 1
+        return charged
 
     async def of(self, tenant: str, sub: str) -> Ledger:
         agent = Agent(tenant, sub)
@@ -133,24 +133,13 @@ class Ledgers:
                 entries.append(Entry(owner, Charged(now_ms, key)))
         return entries
 
-    def parts(self, entries: Sequence[Entry], now_ms: int) -> list[Part]:
+    @staticmethod
+    def parts(entries: Sequence[Entry], now_ms: int) -> list[Part]:
         """One for each ledger that the entries are about."""
-        parts = []
-        for agent in dict.fromkeys(entry.agent for entry in entries):
-            events = [entry.event for entry in entries if entry.agent == agent]
-            ended = {event.id for event in events if not isinstance(event, Reserved)}
-            begun = [event for event in events if isinstance(event, Reserved) and event.id not in ended]
-            parts.append(
-                Part(
-                    stream=agent.stream,
-                    expected_version=None,
-                    at_ms=now_ms,
-                    events=tuple(map(encode, events)),
-                    opened=tuple(OpenItem(event.id, b"") for event in begun),
-                    closed=tuple(sorted(ended)),
-                )
-            )
-        return parts
+        by_agent: dict[Agent, list[bytes]] = {}
+        for agent, event in entries:
+            by_agent.setdefault(agent, []).append(encode(event))
+        return [Part(agent.stream, None, now_ms, tuple(events)) for agent, events in by_agent.items()]
 
     def appended(self, entries: Iterable[Entry]) -> None:
         """They are durable: they hold now."""
@@ -195,7 +184,11 @@ class Ledgers:
                 await self._store.append(Part(agent.stream, state.version, now_ms, snapshot=data))
 
     async def _append(self, entry: Entry) -> bool:
-        answer = await self._store.append(*self.parts([entry], entry.event.at_ms))
+        agent, event = entry
+        opened = (OpenItem(event.id, b""),) if isinstance(event, Reserved) else ()
+        closed = () if opened else (event.id,)
+        part = Part(agent.stream, None, event.at_ms, (encode(event),), opened=opened, closed=closed)
+        answer = await self._store.append(part)
         if isinstance(answer, Appended):
             self.appended([entry])
             return True

@@ -4,7 +4,8 @@ The bridge between `command_rules`, which knows no store, and `store`, which kno
 do about a conflict, is left to the node's actor.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -93,6 +94,15 @@ def restore(loaded: Loaded) -> Restored:
     if projected != state.open_commands:
         raise CorruptHistoryError(f"the open commands of {loaded.stream} are not those of its history")
     return Restored(state, {item.key: item.arguments or b"" for item in loaded.open_items})
+
+
+def open_commands_of(items: Iterable[OpenItem]) -> dict[str, OpenCommand]:
+    """The open commands among a node's items; one that is damaged is left out, and found out by `restore`."""
+    found = {}
+    for item in items:
+        with suppress(CorruptHistoryError):
+            found[item.key] = _decode(_command_decoder, item.data)
+    return found
 
 
 def _decode(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:

@@ -76,13 +76,20 @@ def emails(text: str) -> Iterator[Span]:
 
 # ---- payment cards --------------------------------------------------------------------------------------------------
 
-# In one piece, or in the groups that are printed on cards. A row of more than five groups of four is a row of readings.
-_FOURS_BEFORE = _BEFORE + r"(?<!\d{4} \d{4} )"
-_FOURS_AFTER = _AFTER + r"(?! \d{4} \d{4})"
+# In one piece, or in the groups that are printed on cards. One more group of four may stand before or after (a year); a
+# longer row is a row of readings.
+_FOURS = r"[2-6]\d{3}([-. ])(?:\d{4}\2){2}\d{1,4}"
+_FOURS_AND_REST = r"[2-6]\d{3}([-. ])(?:\d{4}\2){3}\d{1,3}"
 _CARD_SHAPES = [
+    re.compile(rf"{_BEFORE}{row_before}(?=({shape}){_AFTER}{row_after})")
+    for shape in (_FOURS_AND_REST, _FOURS)
+    for row_before, row_after in [
+        (r"(?<!\d{4} )", r"(?! \d{4} \d{4})"),
+        (r"(?<!\d{4} \d{4} )(?<=\d{4} )", r"(?! \d{4})"),
+    ]
+]
+_CARD_SHAPES += [
     re.compile(rf"{_BEFORE}(?=([2-6]\d{{12,18}}){_AFTER})"),
-    re.compile(rf"{_FOURS_BEFORE}(?=([2-6]\d{{3}}([-. ])(?:\d{{4}}\2){{3}}\d{{1,3}}){_FOURS_AFTER})"),
-    re.compile(rf"{_FOURS_BEFORE}(?=([2-6]\d{{3}}([-. ])(?:\d{{4}}\2){{2}}\d{{1,4}}){_FOURS_AFTER})"),
     re.compile(rf"{_ALONE_BEFORE}(?=(3\d{{3}}([-. ])\d{{6}}\2\d{{4,5}}){_AFTER})"),
 ]
 _ISSUERS = re.compile(
@@ -127,7 +134,7 @@ IBAN_LENGTHS = {
         25: "LY PT ST",
         26: "IS TR",
         27: "BI DJ FR GR IT MC MR SM",
-        28: "AL AZ BY CY DO GT HU LB NI PL SV",
+        28: "AL AZ BY CY DO GT HN HU LB NI PL SV",
         29: "BR EG PS QA UA",
         30: "JO KW MU YE",
         31: "MT SC",
@@ -192,7 +199,7 @@ def ips(text: str) -> Iterator[Span]:
 
 # ---- telephone numbers ----------------------------------------------------------------------------------------------
 
-_UNLABELLED = r"(?<![A-Za-z]-)"  # SN-0059-5765-5733
+_PHONE_BEFORE = _ALONE_BEFORE + r"(?<![A-Za-z]-)"  # SN-0059-5765-5733 is a serial number
 _ONLY_DOTS = re.compile(r"[\d.]*")
 _PHONES = [
     # +49 30 1234567, +1 (415) 555-0100, +442079460958
@@ -200,14 +207,14 @@ _PHONES = [
     # (415) 555-0100, 415-555-0100, 1 415 555 0100
     (
         re.compile(
-            rf"{_ALONE_BEFORE}{_UNLABELLED}(?:1[-. ])?(?:\([2-9]\d\d\) ?\d{{3}}[-. ]|[2-9]\d\d([-. ])\d{{3}}\1)\d{{4}}{_ALONE_AFTER}"
+            rf"{_PHONE_BEFORE}(?:1[-. ])?(?:\([2-9]\d\d\) ?\d{{3}}[-. ]|[2-9]\d\d([-. ])\d{{3}}\1)\d{{4}}{_ALONE_AFTER}"
         ),
         range(10, 12),
     ),
     # 020 7946 0958, 06-12345678, 01 23 45 67 89, (030) 123456, 0044 20 7946 0958
     (
         re.compile(
-            rf"{_ALONE_BEFORE}{_UNLABELLED}(?:\(0[1-9]\d{{0,3}}\)(?=[ \d])|0[1-9]\d{{0,3}}(?=[-./ ])|00[1-9]\d{{0,2}}(?=[-./ ]))"
+            rf"{_PHONE_BEFORE}(?:\(0[1-9]\d{{0,3}}\)(?=[ \d])|00?[1-9]\d{{0,3}}(?=[-./ ]))"
             rf"[-./ ]?\d{{2,8}}+(?:[-. ]\d{{2,8}}+){{0,4}}{_ALONE_AFTER}"
         ),
         range(9, 15),
@@ -220,9 +227,11 @@ def phones(text: str) -> Iterator[Span]:
         for candidate in pattern.finditer(text):
             written = candidate[0]
             digits = len(_NOT_DIGITS.sub("", written))
-            at_home = written.startswith(("0", "(0")) and not written.startswith("00")
-            if at_home and (digits > 11 or ("." in written and not _ONLY_DOTS.fullmatch(written))):
-                continue
+            if written.startswith(("0", "(0")):
+                if digits > (14 if written.startswith("00") else 11):
+                    continue
+                if "." in written and not _ONLY_DOTS.fullmatch(written):  # 060.885.295-39 is a tax number
+                    continue
             if digits in lengths and not READINGS.match(written):
                 yield candidate.span()
 

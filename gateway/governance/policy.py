@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gateway.governance.patterns import Pattern
+from gateway.governance.pii_kinds import Kind
 
 BUDGET_MICROS = 10_000_000  # an agent, unless its entry says otherwise
 PRICE_MICROS = 15_000  # a call
-KINDS = ("email", "phone", "card", "iban", "ssn", "ip", "national_id")
+KINDS = tuple(kind.value for kind in Kind)
 
 
 class Side(StrEnum):
@@ -95,7 +96,7 @@ class Entry:
 @dataclass(frozen=True, slots=True)
 class Policy:
     entries: tuple[Entry, ...]
-    national_ids: tuple[str, ...] = ()  # countries whose national ids are looked for, such as "nl"
+    national_ids: tuple[str, ...] = ()  # those that are looked for, such as "nl.bsn"
     _first_by_id: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _by_pattern: tuple[tuple[int, Pattern], ...] = field(init=False, repr=False, compare=False)
 

@@ -15,8 +15,11 @@ from typing import Any, NoReturn
 from gateway.access.tokens import AGENT_ID
 from gateway.durations import duration_s
 from gateway.governance.patterns import Pattern, pattern_trouble
+from gateway.governance.pii_national import known_ids
 from gateway.governance.policy import KINDS, PII, Action, AgentRules, Entry, Policy, Price, Rate, Side
 from gateway.governance.toml_lines import Place, lines_of
+
+_NATIONAL_IDS = frozenset(known_ids())
 
 POLICY_CHARS_MAX = 256 * 1024
 DOLLARS_MAX = 1_000_000
@@ -112,8 +115,8 @@ class _Reader:
             )
         entries = tuple(self._entry(entry, place) for entry, place in self._list(top["agents"], ("agents",)))
         pii = self._table(top.get("pii", {}), ("pii",), ("national_ids",))
-        countries = self._list(pii.get("national_ids", []), ("pii", "national_ids"))
-        return Policy(entries, tuple(self._country(country, place) for country, place in countries))
+        national_ids = self._list(pii.get("national_ids", []), ("pii", "national_ids"))
+        return Policy(entries, tuple(self._national_id(name, place) for name, place in national_ids))
 
     def _entry(self, value: Any, place: Place) -> Entry:
         keys = ("agent", "tools", "budget", "budget_period", "price", "prices", "rates", "pii")
@@ -220,10 +223,10 @@ class _Reader:
             self._fail(place, "this is no span of time", 'write a number and a unit, such as "30s", "10m", "12h", "1d"')
         return length_s
 
-    def _country(self, value: Any, place: Place) -> str:
-        if not isinstance(value, str) or not re.fullmatch("[a-z]{2}", value):
-            self._fail(place, "this is no country", 'write its two letters, such as "nl"')
-        return value
+    def _national_id(self, value: Any, place: Place) -> str:
+        if value not in _NATIONAL_IDS:
+            self._fail(place, "this is no national id that can be found", 'write country and name, such as "nl.bsn"')
+        return str(value)
 
     # ---- shapes -----------------------------------------------------------------------------------------------------
 

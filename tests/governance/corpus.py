@@ -1,11 +1,12 @@
 """What a gateway carries, with and without personal data in it; from a seed, so that a failure can be had again.
 
-What is planted is made here from the rules of each number (check digits by python-stdnum), not with the patterns that are
-to find it.
+What is planted is made here from the rules of each number (check digits by python-stdnum), not with the patterns that
+are to find it.
 """
 
 import ipaddress
 import string
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -17,12 +18,12 @@ from stdnum.es import dni
 from stdnum.iban import calc_check_digits
 from stdnum.nl import bsn
 from stdnum.pl import pesel
-from ulid import ULID
 
 from gateway.governance.pii_kinds import Kind
 
 NATIONAL_IDS = ["nl.bsn", "es.dni", "br.cpf", "pl.pesel"]
 _TOOLS = ["system.echo", "system.metrics.snapshot", "system.metrics.subscribe", "light.set_level", "door2.lock_v2"]
+_CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PLACES = ["kitchen", "hall", "greenhouse", "pump-house", "roof"]
 
 
@@ -43,7 +44,7 @@ def digits(random: Random, count: int) -> str:
 
 
 def ulid(random: Random) -> str:
-    return str(ULID.from_bytes(random.getrandbits(127).to_bytes(16, "big")))
+    return random.choice("01234567") + "".join(random.choices(_CROCKFORD, k=25))
 
 
 def node_name(random: Random) -> str:
@@ -63,35 +64,34 @@ def timestamp(random: Random) -> str:
 def machine_text(random: Random) -> str:
     """A string such as devices and tools send, with nobody's data in it."""
     r = random
-    return r.choice(
-        [
-            lambda: ulid(r),
-            lambda: ulid(r).lower(),
-            lambda: str(UUID(int=r.getrandbits(128))),
-            lambda: UUID(int=r.getrandbits(128)).hex,
-            lambda: r.randbytes(32).hex(),
-            lambda: "blake3:" + r.randbytes(32).hex(),
-            lambda: node_name(r),
-            lambda: tool_name(r),
-            lambda: timestamp(r),
-            lambda: str(r.randrange(1_500_000_000_000, 1_900_000_000_000)),  # ms
-            lambda: str(r.randrange(1_500_000_000_000_000_000, 1_900_000_000_000_000_000)),  # ns
-            lambda: str(r.randrange(10 ** r.randrange(1, 12))),
-            lambda: f"{r.uniform(-90, 90):.6f},{r.uniform(-180, 180):.6f}",
-            lambda: f"{r.uniform(-90, 90):+.6f}{r.uniform(-180, 180):+.6f}/",
-            lambda: " ".join(f"{r.uniform(0, 8):.2f}" for _ in range(3)),
-            lambda: " ".join(str(r.randrange(1000, 9999)) for _ in range(r.randrange(6, 20))),
-            lambda: f"v{r.randrange(9)}.{r.randrange(20)}.{r.randrange(99)}-rc{r.randrange(9)}",
-            lambda: ":".join(r.randbytes(1).hex() for _ in range(r.choice([6, 8]))),
-            lambda: "-".join(r.randbytes(1).hex() for _ in range(6)),
-            lambda: f"/dev/ttyUSB{r.randrange(4)}",
-            lambda: f"SN-{digits(r, 4)}-{digits(r, 4)}-{digits(r, 4)}",
-            lambda: f"{r.randrange(24):02}:00-{r.randrange(24):02}:30",
-            lambda: f"getty@tty{r.randrange(8)}.service",
-            lambda: f"std::vector<u{r.randrange(9)}::x> in [1::{r.randrange(9)}]",
-            lambda: "listening on 0.0.0.0:8420 and [::]:8421, mask 255.255.255.0",
-        ]
-    )()
+    makers: list[Callable[[], str]] = [
+        lambda: ulid(r),
+        lambda: ulid(r).lower(),
+        lambda: str(UUID(int=r.getrandbits(128))),
+        lambda: UUID(int=r.getrandbits(128)).hex,
+        lambda: r.randbytes(32).hex(),
+        lambda: "blake3:" + r.randbytes(32).hex(),
+        lambda: node_name(r),
+        lambda: tool_name(r),
+        lambda: timestamp(r),
+        lambda: str(r.randrange(1_500_000_000_000, 1_900_000_000_000)),  # ms
+        lambda: str(r.randrange(1_500_000_000_000_000_000, 1_900_000_000_000_000_000)),  # ns
+        lambda: str(r.randrange(10 ** r.randrange(1, 12))),
+        lambda: f"{r.uniform(-90, 90):.6f},{r.uniform(-180, 180):.6f}",
+        lambda: f"{r.uniform(-90, 90):+.6f}{r.uniform(-180, 180):+.6f}/",
+        lambda: " ".join(f"{r.uniform(0, 8):.2f}" for _ in range(3)),
+        lambda: " ".join(str(r.randrange(1000, 9999)) for _ in range(r.randrange(6, 20))),
+        lambda: f"v{r.randrange(9)}.{r.randrange(20)}.{r.randrange(99)}-rc{r.randrange(9)}",
+        lambda: ":".join(r.randbytes(1).hex() for _ in range(r.choice([6, 8]))),
+        lambda: "-".join(r.randbytes(1).hex() for _ in range(6)),
+        lambda: f"/dev/ttyUSB{r.randrange(4)}",
+        lambda: f"SN-{digits(r, 4)}-{digits(r, 4)}-{digits(r, 4)}",
+        lambda: f"{r.randrange(24):02}:00-{r.randrange(24):02}:30",
+        lambda: f"getty@tty{r.randrange(8)}.service",
+        lambda: f"std::vector<u{r.randrange(9)}::x> in [1::{r.randrange(9)}]",
+        lambda: "listening on 0.0.0.0:8420 and [::]:8421, mask 255.255.255.0",
+    ]
+    return r.choice(makers)()
 
 
 def telemetry(random: Random) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def phone(r: Random) -> str:
 
 def card(r: Random) -> str:
     prefix, length = r.choice(
-        [("4", 16), ("4", 13), ("4", 19), ("51", 16), ("55", 16), ("2221", 16), ("2720", 16), ("34", 15), ("37", 15)]
-        + [("6011", 16), ("65", 16), ("36", 14), ("305", 14), ("3528", 16), ("62", 16), ("62", 19), ("2202", 16)]
+        [(prefix, 16) for prefix in ("4", "51", "55", "2221", "2720", "6011", "65", "3528", "62", "2202")]
+        + [("4", 13), ("4", 19), ("62", 19), ("34", 15), ("37", 15), ("36", 14), ("305", 14)]
     )
     number = prefix + digits(r, length - len(prefix) - 1)
     number += luhn.calc_check_digit(number)
@@ -197,19 +197,18 @@ def ip(r: Random) -> str:
 
 
 def national_id(r: Random) -> str:
-    def valid(make: Any, is_valid: Any) -> str:
+    def valid(make: Callable[[], str], is_valid: Callable[[str], bool]) -> str:
         while not is_valid(number := make()):
             pass
-        return str(number)
+        return number
 
-    return r.choice(
-        [
-            lambda: valid(lambda: str(r.randrange(10**8, 10**9)), bsn.is_valid),
-            lambda: valid(lambda: digits(r, 8) + r.choice(["", "-"]) + r.choice(string.ascii_uppercase), dni.is_valid),
-            lambda: cpf.format(valid(lambda: digits(r, 11), cpf.is_valid)),
-            lambda: valid(lambda: f"{r.randrange(20, 99)}{r.randrange(1, 13):02}{digits(r, 7)}", pesel.is_valid),
-        ]
-    )()
+    makers: list[Callable[[], str]] = [
+        lambda: valid(lambda: str(r.randrange(10**8, 10**9)), bsn.is_valid),
+        lambda: valid(lambda: digits(r, 8) + r.choice(["", "-"]) + r.choice(string.ascii_uppercase), dni.is_valid),
+        lambda: cpf.format(valid(lambda: digits(r, 11), cpf.is_valid)),
+        lambda: valid(lambda: f"{r.randrange(20, 99)}{r.randrange(1, 13):02}{digits(r, 7)}", pesel.is_valid),
+    ]
+    return r.choice(makers)()
 
 
 PLANTS = {

@@ -45,7 +45,7 @@ agent = ["{TWO}", "agent_ff*"]
 tools = []
 
 [pii]
-national_ids = ["nl", "de"]
+national_ids = ["nl.bsn", "es.dni"]
 """
 
 
@@ -83,7 +83,7 @@ def test_every_key_is_read() -> None:
         },
     )
     second = Entry((Pattern(TWO), Pattern("agent_ff*")), AgentRules(()))
-    assert policy_of(TEXT) == Policy((Entry((Pattern(ONE),), first), second), ("nl", "de"))
+    assert policy_of(TEXT) == Policy((Entry((Pattern(ONE),), first), second), ("nl.bsn", "es.dni"))
 
 
 def test_rules_answer_for_a_tool() -> None:
@@ -201,7 +201,7 @@ HEAD = "[[agents]]\nagent = '*'\n"
         (HEAD + "tools = '**'\n[agents.pii.result]\nip = 'allow'\nemail = 'drop'", 6, "block, redact, allow"),
         (HEAD + "tools = '**'\npii.result = 'block'", 4, "no table"),
         (HEAD + "tools = '**'\npii.result.email = []", 4, "no action"),
-        (HEAD + "tools = '**'\n[pii]\nnational_ids = [\n'nl', 'NLD']", 6, "no country"),
+        (HEAD + "tools = '**'\n[pii]\nnational_ids = [\n'nl.bsn', 'nl']", 6, "no national id"),
         (HEAD + "tools = '**'\n[pii]\ncountries = []", 5, "there are national_ids"),
         ("\nx = " + "[" * 5000, 2, "too deep"),
         ("\nx = " + "9" * 5000, 2, "too many digits"),

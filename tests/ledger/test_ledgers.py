@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from actors.ledger.events import Charged, decode
-from actors.ledger.ledgers import Agent, Ledger, Ledgers, agent_of
+from actors.ledger.ledgers import Agent, Entry, Ledger, Ledgers, agent_of
 from actors.ledger.rules import Budget, Exceeded
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import Part
@@ -20,7 +20,6 @@ def disk() -> MemoryDisk:
 
 async def opened(disk: MemoryDisk) -> tuple[Ledgers, Ledger]:
     ledgers = Ledgers(MemoryStore(disk))
-    await ledgers.load()
     return ledgers, await ledgers.of(*AGENT)
 
 
@@ -83,14 +82,18 @@ async def test_reservation_rides_with_its_command_and_so_does_the_charge(disk: M
 
 async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_open(disk: MemoryDisk) -> None:
     ledgers, ledger = await opened(disk)
-    for key in ("open", "lost"):
-        ledger.hold(key, "tool", 10, BUDGET, 0)
-        await ledgers.reserve(ledger, key)
+    ledger.hold("call elsewhere", "tool", 10, BUDGET, 0)
+    await ledgers.reserve(ledger, "call elsewhere")
+    ledger.hold("cmd", "tool", 10, BUDGET, 0)
+    entries = ledgers.entries([("cmd", AGENT)], [], 0)
+    await MemoryStore(disk).append(*ledgers.parts(entries, 0))
+
     again, _ = await opened(disk)
-    assert await again.settle_left_over(["open"], 9) == 1
+    assert await again.start([("cmd", AGENT), ("without a price", AGENT)], 9) == 1
     ledger = await again.of(*AGENT)
-    assert (set(ledger.state.open), ledger.state.used_micros) == ({"open"}, 20)
-    assert await again.settle_left_over(["open"], 9) == 0
+    assert (set(ledger.state.open), ledger.state.used_micros) == ({"cmd"}, 20)
+    assert await again.start([("cmd", AGENT)], 9) == 0
+    assert again.entries([], ["cmd"], 10) == [Entry(AGENT, Charged(10, "cmd"))]
 
 
 async def test_snapshot_and_history_give_the_same_state(disk: MemoryDisk) -> None:
