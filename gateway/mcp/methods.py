@@ -16,7 +16,7 @@ from gateway.mcp.errors import bad_cursor, failed, not_authorized, resource_not_
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
 from gateway.tool_calls import Answered, ToolCalls
-from gateway.tool_list import describe, list_tools
+from gateway.tool_list import list_tools
 from schemas.errors import Code, envelope
 from schemas.projection import ToolName, parse_tool_name
 
@@ -52,10 +52,10 @@ class Methods:
 
     async def _list_tools(self, principal: Principal, params: Params) -> Result:
         limit = self._settings.page_items_max
-        page = list_tools(self._fleet, principal, self._now().wall_ms, params.get("cursor"), limit)
+        page = await list_tools(self._fleet, principal, self._now().wall_ms, params.get("cursor"), limit)
         if page is None:
             raise bad_cursor()
-        return _page("tools", [describe(tool) for tool in page.tools], page.next_cursor)
+        return _page("tools", [tool.listed for tool in page.tools], page.next_cursor)
 
     async def _call_tool(self, principal: Principal, params: Params) -> Result:
         name, trace = params["name"], trace_id(params.get("_meta"))
@@ -82,7 +82,7 @@ class Methods:
 
     async def _list_resources(self, principal: Principal, params: Params) -> Result:
         cursor, limit = params.get("cursor"), self._settings.page_items_max
-        page = list_metrics(self._fleet, principal, self._now().wall_ms, cursor, limit)
+        page = await list_metrics(self._fleet, principal, self._now().wall_ms, cursor, limit)
         if page is None:
             raise bad_cursor()
         return _page("resources", [describe_resource(node_id) for node_id in page.node_ids], page.next_cursor)
