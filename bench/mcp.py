@@ -2,11 +2,11 @@
 
     python -m bench.mcp [--quick] [--rounds 7] [--seconds 2] [--callers 16] [--nodes 100]
 
-Two tools. A *no-op* that answers by itself: ours is a gateway as in production (door, token, sessions, log) to whose MCP
-server the benchmark adds that one tool; beside it the same tool on the SDK's low-level server, without a token, under
-hypercorn's trio worker and under uvicorn (uvloop, httptools), set to plain JSON answers, which cost it least. And a device's *echo*, which only ours has: checked, made
-durable, sent to one of the nodes and back. *Modern* calls (2026-07-28) are one self-contained POST each; *legacy* ones
-(2025-11-25) go to sessions, one for each caller, opened before the clock starts.
+Two tools. A *no-op* that answers by itself: ours is a gateway as in production (door, token, sessions, log) whose MCP
+server has that one tool more; beside it the same tool on the SDK's low-level server, without a token, under hypercorn's
+trio worker and under uvicorn (uvloop, httptools), with plain JSON answers, which cost it least. And a device's *echo*,
+which only ours has: checked, made durable, sent to one of the nodes and back. *Modern* calls (2026-07-28) are one
+self-contained POST each; *legacy* ones (2025-11-25) go to sessions, as many as callers, opened before the clock starts.
 
 Each server runs on one core; on the other run the nodes and the load, a C program (that of `bench.calls`) that checks
 every answer. Rounds alternate between the servers, and medians count. *Calls a CPU-second* of the server process
@@ -15,7 +15,6 @@ decide. The lists are measured in a process of their own: `bench/mcp_lists.py`.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import urllib.request
@@ -62,36 +61,43 @@ NOOP_SCHEMA = {"type": "object", "properties": {}}
 
 
 def serve_gateway(flags: list[str]) -> None:
-    """`heliograph serve`, whose MCP server has one more tool."""
+    """`heliograph serve`, with the tool that its MCP server does not have."""
     import mcp_types as types
     import trio
     from mcp.server.context import HandlerResult
     from mcp.server.lowlevel.server import Server as McpServer
 
-    from gateway.commands import serve
+    from gateway.log_output import log_to
     from gateway.mcp.binding import Binding, Context
-    from gateway.server import running
+    from gateway.server import running, until_signalled
+    from gateway.settings import from_environment
 
     class WithNoop(Binding):
         def make_server(self) -> McpServer[Any]:
             server = super().make_server()
             ours = server.get_request_handler("tools/call")
             assert ours is not None
+            call_ours = ours.handler
 
             async def call_tool(ctx: Context, call: types.CallToolRequestParams) -> HandlerResult:
                 if call.name != NOOP:
-                    return await ours.handler(ctx, call)
+                    return await call_ours(ctx, call)
                 await trio.lowlevel.checkpoint()
                 return types.CallToolResult(content=[types.TextContent(text="done")])
 
-            server.add_request_handler("tools/call", ours.params_type, call_tool)
+            server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
             return server
 
-    serve.running = lambda settings: running(settings, WithNoop)  # type: ignore[attr-defined]
-    sys.argv = ["heliograph", "serve", *flags]
-    from gateway.cli import main
+    names = {"--data": "data", "--http": "http.listen", "--devices": "devices.listen", "--log": "log.format"}
+    given = dict(zip(flags[::2], flags[1::2], strict=True))
+    settings = from_environment(None, {name: given[flag] for flag, name in names.items()})
+    log_to(settings.log)
 
-    sys.exit(main())
+    async def run() -> None:
+        async with running(settings, WithNoop):
+            await until_signalled()
+
+    trio.run(run)
 
 
 def serve_sdk(under: str, port: int) -> None:
@@ -297,7 +303,11 @@ def report(found: Measured, lists: dict[str, Any]) -> bool:
 
 
 def print_lists(lists: dict[str, Any]) -> None:
-    print(json.dumps(lists, indent=1))
+    print(f"tools/list, {lists['nodes']:,} nodes, {lists['tools']:,} tools, {lists['page_items_max']} on a page:")
+    print(f"{'':<34}{'CPU ms a page':>14}{'longest step ms':>17}{'pages':>7}")
+    for what in lists["costs"]:
+        cost = lists["costs"][what]
+        print(f"{what:<34}{cost['cpu_ms_a_page']:>14.2f}{cost['longest_step_ms']:>17.2f}{cost['pages']:>7}")
 
 
 def main() -> int:
@@ -319,7 +329,7 @@ def main() -> int:
         return 0
     rounds, seconds = (3, 1.0) if options.quick else (options.rounds, options.seconds)
     RESULTS.parent.mkdir(exist_ok=True)
-    lists = {} if os.environ.get("NO_LISTS") else measured_lists()
+    lists = measured_lists()
     return 0 if report(measure(rounds, seconds, options.callers, options.nodes), lists) else 1
 
 

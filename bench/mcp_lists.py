@@ -101,10 +101,10 @@ class LongestStep(trio.abc.Instrument):
         self.paused = False
         self._began_s = time.thread_time()
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+    def before_task_step(self, _: trio.lowlevel.Task) -> None:
         self._began_s = time.thread_time()
 
-    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+    def after_task_step(self, _: trio.lowlevel.Task) -> None:
         if not self.paused:
             self.ms = max(self.ms, (time.thread_time() - self._began_s) * 1000)
 
@@ -221,7 +221,9 @@ async def _walk(ask: Ask, tools_expected: int, steps: LongestStep) -> tuple[int,
 async def serving(fleet: Fleet, methods: Methods, settings: McpSettings) -> AsyncIterator[StreamableHTTPSessionManager]:
     watches = Watches(fleet, settings)
     binding = Binding(methods, watches, Sessions(settings), Supervisor(), now)
-    manager = StreamableHTTPSessionManager(binding.make_server(), security_settings=security(None))
+    manager = StreamableHTTPSessionManager(
+        binding.make_server(), json_response=not binding.streams_answers, security_settings=security(None)
+    )
     async with manager.run():
         yield manager
 
@@ -232,15 +234,16 @@ async def measure(nodes: int) -> dict[str, Any]:
     settings = McpSettings()
     methods = Methods(fleet, ToolCalls(fleet, lambda: str(ULID()), now), now, settings)
     reader, nobody = principal(Scope.READ_ONLY), principal(Scope.REVERSIBLE)
-    found: dict[str, Any] = {"nodes": nodes, "tools": 3 * nodes, "page_items_max": settings.page_items_max}
-    found["ours"] = await cost(of_methods(methods, reader), 3 * nodes)
-    found["ours, a token that may call none"] = await cost(of_methods(methods, nobody), 0)
+    costs = {
+        "ours alone": await cost(of_methods(methods, reader), 3 * nodes),
+        "ours alone, nothing to show": await cost(of_methods(methods, nobody), 0),
+    }
     async with serving(fleet, methods, settings) as manager:
-        found[MODERN] = await cost(OverSdk(manager, reader, MODERN), 3 * nodes)
         legacy = OverSdk(manager, reader, LEGACY)
         await legacy.open_session()
-        found[LEGACY] = await cost(legacy, 3 * nodes)
-    return found
+        costs[f"with the SDK, {MODERN}"] = await cost(OverSdk(manager, reader, MODERN), 3 * nodes)
+        costs[f"with the SDK, {LEGACY}"] = await cost(legacy, 3 * nodes)
+    return {"nodes": nodes, "tools": 3 * nodes, "page_items_max": settings.page_items_max, "costs": costs}
 
 
 def main() -> int:

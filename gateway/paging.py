@@ -1,7 +1,7 @@
 """A page of a long list, looked for in turns: between two checkpoints a bounded number of things is looked at.
 
-A list may be long and show little of itself, as to a token that may call none of 15,000 tools; the event loop has others
-to serve meanwhile. What comes or goes between two turns is seen or not, according to its place.
+A list may be long and show little of itself, as to a token that may call none of 15,000 tools; the event loop serves
+others meanwhile. What comes or goes between two turns is seen or not, according to its place.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@ A request runs no longer than its token is good. A session belongs to the token 
 idleness, or with its token. Clients of the modern era have none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ from schemas.errors import Code, envelope, unauthenticated
 PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 SESSION_ID = b"mcp-session-id"
+METHOD = b"mcp-method"  # the SDK refuses a request whose body says otherwise
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -74,6 +75,7 @@ class McpEndpoint:
     async def _run(self) -> None:
         manager = StreamableHTTPSessionManager(
             self._binding.make_server(),
+            json_response=not self._binding.streams_answers,
             security_settings=self._security,
             max_request_body_size=BODY_BYTES_MAX,
             max_sessions=self._settings.sessions_max,
@@ -122,15 +124,11 @@ class McpEndpoint:
             "user": _user(session.principal),
         }
 
-        async def receive() -> dict[str, Any]:
-            await trio.lowlevel.checkpoint()
-            return {"type": "http.request", "body": b"", "more_body": False}
-
         async def send(_: Mapping[str, Any]) -> None:
             await trio.lowlevel.checkpoint()
 
         if self._manager is not None:
-            await self._manager.handle_request(scope, receive, send)
+            await self._manager.handle_request(scope, _again(b""), send)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
@@ -169,7 +167,11 @@ class McpEndpoint:
         with self._in_flight, trio.CancelScope(deadline=expires_s) as patience:
             self._requests[patience] = principal.jti
             try:
-                await self._manager.handle_request(scope, receive, watched_send)
+                if self._is_cancelled_by_hang_up(exchange):
+                    receive = _again(await exchange.body())
+                    await exchange.unless_gone(partial(self._manager.handle_request, scope, receive, watched_send))
+                else:
+                    await self._manager.handle_request(scope, receive, watched_send)
             finally:
                 del self._requests[patience]
                 if session is not None:
@@ -177,6 +179,11 @@ class McpEndpoint:
                     session.idle_since_s = trio.current_time()
         if session is not None and exchange.method == "DELETE":
             self.sessions.end(session)
+
+    def _is_cancelled_by_hang_up(self, exchange: Exchange) -> bool:
+        """A client of the modern era cancels so. Where answers are streams, the SDK itself looks out for it."""
+        is_stream = self._binding.streams_answers or exchange.header(METHOD) == "subscriptions/listen"
+        return exchange.method == "POST" and not _is_handshake_era(exchange) and not is_stream
 
     async def _refuse_scope(self, exchange: Exchange) -> None:
         needed = f"This endpoint needs the scope {Scope.READ_ONLY}."
@@ -225,7 +232,20 @@ def _user(principal: Principal) -> AuthenticatedUser:
     return AuthenticatedUser(AccessToken(token="", client_id=principal.sub, scopes=[], subject=principal.jti))
 
 
-def _opens_session(exchange: Exchange) -> bool:
+def _again(body: bytes) -> Receive:
+    """A body that has been read, for the SDK to read."""
+
+    async def receive() -> MutableMapping[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def _is_handshake_era(exchange: Exchange) -> bool:
     version = exchange.header(b"mcp-protocol-version")
-    is_handshake_era = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
-    return exchange.method == "POST" and is_handshake_era and exchange.header(SESSION_ID) is None
+    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
+
+
+def _opens_session(exchange: Exchange) -> bool:
+    return exchange.method == "POST" and _is_handshake_era(exchange) and exchange.header(SESSION_ID) is None

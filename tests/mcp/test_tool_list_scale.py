@@ -82,7 +82,7 @@ class Steps(trio.abc.Instrument):
     def __init__(self) -> None:
         self.now = self.most = self.total = 0
 
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+    def before_task_step(self, _: trio.lowlevel.Task) -> None:
         self.now = 0
 
     def counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,7 +165,7 @@ async def test_every_tool_is_listed_once_and_in_order() -> None:
 
 async def test_node_with_more_tools_than_are_looked_at_at_once_is_listed_whole() -> None:
     fleet = await fleet_of(1)
-    await announce(fleet, 1, [METRICS_CAPABILITY | {"cap_id": f"m{n}"} for n in range(LOOKS_MAX)])
+    await announce(fleet, 1, [{**METRICS_CAPABILITY, "cap_id": f"m{n}"} for n in range(LOOKS_MAX)])
     await announce(fleet, 2)
     names = [tool["name"] for tool in await walk(methods_of(fleet), principal(), "tools/list", "tools")]
     assert len(names) == len(set(names)) == 3 + 2 * LOOKS_MAX + 3
