@@ -51,6 +51,7 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.door
 	$(BIN)/python -m bench.calls
+	$(BIN)/python -m bench.mcp
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)

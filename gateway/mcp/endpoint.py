@@ -5,7 +5,7 @@ idleness, or with its token. Clients of the modern era have none.
 """
 
 from collections.abc import Mapping, MutableMapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import trio
@@ -35,6 +35,7 @@ PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 SESSION_ID = b"mcp-session-id"
 METHOD = b"mcp-method"  # the SDK refuses a request whose body says otherwise
+USERS_REMEMBERED_MAX = 1024  # as the SDK wants them; one more, and the one not seen for longest is made again
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -121,7 +122,7 @@ class McpEndpoint:
             "path": PATH,
             "query_string": b"",
             "headers": [(SESSION_ID, session.id.encode()), (b"host", b"localhost")],
-            "user": _user(session.principal),
+            "user": _user(session.principal.sub, session.principal.jti),
         }
 
         async def send(_: Mapping[str, Any]) -> None:
@@ -133,23 +134,26 @@ class McpEndpoint:
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     async def handle(self, exchange: Exchange) -> None:
-        principal = self._verifier.verify(exchange.bearer(), TokenClass.AGENT_RUNTIME, now().wall_ms)
+        wall_ms = now().wall_ms
+        principal = self._verifier.verify(exchange.bearer(), TokenClass.AGENT_RUNTIME, wall_ms)
         if isinstance(principal, TokenFault):
             challenge = f'Bearer resource_metadata="{self._metadata_url(exchange)}", scope="{Scope.READ_ONLY}"'
             await exchange.error(unauthenticated(exchange.new_id()), 401, {b"www-authenticate": challenge.encode()})
-        elif not scopes_of(principal, now().wall_ms) & TOOL_SCOPES:
+        elif not scopes_of(principal, wall_ms) & TOOL_SCOPES:
             await self._refuse_scope(exchange)
         elif self._manager is None or self._stopping:
             await exchange.refuse_status(503, "The gateway cannot serve now.", "Try again in a while.")
         elif _opens_session(exchange) and not self.sessions.has_room_for(principal):
             await exchange.refuse_status(503, "Too many sessions are open.", "End sessions that you no longer need.")
         else:
-            serve = partial(self._serve, exchange, principal)
+            expires_s = trio.current_time() + (principal.expires_at_ms - wall_ms) / 1000
+            serve = partial(self._serve, exchange, principal, expires_s)
             await exchange.hand_over(partial(answer_once, serve))
 
-    async def _serve(self, exchange: Exchange, principal: Principal, receive: Receive, send: Send) -> None:
+    async def _serve(
+        self, exchange: Exchange, principal: Principal, expires_s: float, receive: Receive, send: Send
+    ) -> None:
         assert self._manager is not None
-        expires_s = trio.current_time() + (principal.expires_at_ms - now().wall_ms) / 1000
         session = self.sessions.find(exchange.header(SESSION_ID), principal)
 
         async def watched_send(message: Any) -> None:
@@ -161,7 +165,7 @@ class McpEndpoint:
                     session.requests += 1
             await send(message)
 
-        scope: AsgiScope = {**exchange.scope, PRINCIPAL: principal, "user": _user(principal)}
+        scope: AsgiScope = {**exchange.scope, PRINCIPAL: principal, "user": _user(principal.sub, principal.jti)}
         if session is not None:
             session.requests += 1
         with self._in_flight, trio.CancelScope(deadline=expires_s) as patience:
@@ -227,9 +231,10 @@ def security(public_url: str | None) -> TransportSecuritySettings:
     )
 
 
-def _user(principal: Principal) -> AuthenticatedUser:
+@lru_cache(USERS_REMEMBERED_MAX)
+def _user(sub: str, jti: str) -> AuthenticatedUser:
     """What the SDK compares to bind a session to its credential."""
-    return AuthenticatedUser(AccessToken(token="", client_id=principal.sub, scopes=[], subject=principal.jti))
+    return AuthenticatedUser(AccessToken(token="", client_id=sub, scopes=[], subject=jti))
 
 
 def _again(body: bytes) -> Receive:
