@@ -54,6 +54,7 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.fanout
 	$(BIN)/python -m bench.pii
 	$(BIN)/python -m bench.governance
+	$(BIN)/python -m bench.mcp
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)

@@ -29,7 +29,7 @@ import tempfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ RATIO_MIN = 1.5
 SERVER_CORE, LOAD_CORE = 0, 1
 WARM_UP_S = 1.0
 LIVE_S_MAX = 60.0
+SERVE = ("gateway.cli", "serve")
 TENANT = "bench"
 ECHO_RPS = 50  # the most that the manifest schema lets an echo announce
 OURS, MODERN, LEGACY = "heliograph", "mcp modern", "mcp legacy"
@@ -121,8 +122,10 @@ int main(int argc, char **argv) {
             answer[caller->filled] = 0;
             char *end = strstr(answer, "\r\n\r\n"), *length = strcasestr(answer, "\r\ncontent-length: ");
             if (!end) continue;
-            if (!length || strncmp(answer, "HTTP/1.1 200", 12)) stop(answer);
-            if (caller->filled < end + 4 - answer + atoi(length + 18)) continue;
+            if (strncmp(answer, "HTTP/1.1 200", 12)) stop(answer);
+            if (length && length < end) {
+                if (caller->filled < end + 4 - answer + atoi(length + 18)) continue;
+            } else if (strcmp(answer + caller->filled - 5, "0\r\n\r\n")) continue;  /* in chunks, for a stream */
             if (!strstr(end, caller->call->wanted)) stop(answer);
             ended = now();
             if (done < TIMES_MAX) times_ms[done] = (ended - caller->asked) * 1e3;
@@ -257,17 +260,23 @@ def is_up(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@contextmanager
-def running_peer() -> Iterator[Server]:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running_peer() -> Iterator[Server]:
+    port = free_port()
     with child(SERVER_CORE, "bench.calls", "--role", "peer", str(port)) as process:
         until(lambda: is_up(port), process, "the peer")
         yield Server(process, port)
 
 
 @contextmanager
-def running_gateway(folder: Path, homes: Path, nodes: int, module: str = "gateway.cli") -> Iterator[Gateway]:
+def running_gateway(folder: Path, homes: Path, nodes: int, serve: Sequence[str] = SERVE) -> Iterator[Gateway]:
+    """`serve` is the module that takes the flags of `heliograph serve`, with what comes before them."""
     from gateway.access.tokens import Scope, TokenClass
     from gateway.commands.node import wall_ms
     from gateway.data_folder import DataFolder
@@ -279,7 +288,7 @@ def running_gateway(folder: Path, homes: Path, nodes: int, module: str = "gatewa
             made.enroll(node_id, TENANT, str(ULID()), wall_ms()).save(homes / node_id)
         agent = f"agent_{uuid.uuid4()}"
         token = made.mint(TokenClass.AGENT_RUNTIME, agent, TENANT, [Scope.READ_ONLY], 24 * 3600, str(ULID()), wall_ms())
-    serve = [module, "serve", "--data", str(data), "--http", "127.0.0.1:0", "--devices", "127.0.0.1:0"]
+    flags = ["--data", str(data), "--http", "127.0.0.1:0", "--devices", "127.0.0.1:0", "--log", "json"]
     settings = {
         "HELIOGRAPH_LISTENER_STRANGERS_PER_ADDRESS_MAX": str(nodes),
         "HELIOGRAPH_GOVERNANCE_POLICY": plenty(folder),
@@ -287,7 +296,7 @@ def running_gateway(folder: Path, homes: Path, nodes: int, module: str = "gatewa
     note = data / "running.json"
     with (folder / "gateway.log").open("wb") as lines:
         more = {"stdout": subprocess.DEVNULL, "stderr": lines, "env": os.environ | settings}
-        with child(SERVER_CORE, *serve, "--log", "json", **more) as process:
+        with child(SERVER_CORE, *serve, *flags, **more) as process:
             until(lambda: note.exists() and note.read_text().endswith("\n"), process, "the gateway")
             where = json.loads(note.read_text())
             yield Gateway(process, int(where["http"].rpartition(":")[2]), where["devices"], token, node_ids)

@@ -46,7 +46,15 @@ from gateway.governance.policy_text import parse
 BARE_US_MAX, SCANNED_US_MAX, RATIO_MIN = 60.0, 150.0, 0.9
 CALLERS, NODES = 64, 200
 TOOL = "sysecho.01hzx9k3m4p7q8r9s0t1v2w3xy.echo.invoke"
-AGENT = Principal("agent_6f0c0d9a-1b2c-4d3e-8f90-a1b2c3d4e5f6", "acme", TokenClass.AGENT_RUNTIME, frozenset({Scope.READ_ONLY}), "01HZXC0000000000000000J000", 0, 2**53)  # fmt: skip
+AGENT = Principal(
+    "agent_6f0c0d9a-1b2c-4d3e-8f90-a1b2c3d4e5f6",
+    "acme",
+    TokenClass.AGENT_RUNTIME,
+    frozenset({Scope.READ_ONLY}),
+    "01HZXC0000000000000000J000",
+    0,
+    2**53,
+)
 POLICY = """
 [[agents]]
 agent = "agent_00000000-*"
@@ -113,7 +121,7 @@ def running(module: str) -> Iterator[tuple[Path, Target]]:
     with temporary_folder(RESULTS.parent) as folder, temporary_folder(Path("/dev/shm")) as homes:
         print(f"  {module} with {NODES} nodes ...", file=sys.stderr, flush=True)
         with (
-            running_gateway(folder, homes, NODES, module) as gateway,
+            running_gateway(folder, homes, NODES, [module, "serve"]) as gateway,
             child(LOAD_CORE, "bench.calls", "--role", "nodes", str(homes), gateway.devices) as nodes,
         ):
             until(lambda: live_nodes(gateway) == NODES, nodes, "the nodes")

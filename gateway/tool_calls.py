@@ -80,6 +80,10 @@ class ToolCalls:
         self._new_id = new_id
         self._now = now
 
+    def allows(self, principal: Principal) -> Callable[[str], bool]:
+        """Which tools the policy gives this agent; whether scope and tenant do is asked elsewhere."""
+        return (lambda _: True) if self.governor is None else self.governor.allows(principal)
+
     async def call_tool(
         self, principal: Principal, name: str, arguments: Any, *, trace_id: str | None = None
     ) -> Answered | Refused:

@@ -3,18 +3,22 @@
 Ordered by node, then by name, so that a page costs what it shows and a fleet's comings and goings do not move the rest.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from functools import partial
 
 from actors.fleet import Fleet
 from gateway.access.scopes import authorize
 from gateway.access.tokens import Principal
+from gateway.paging import LOOKS_MAX, page_behind
 from schemas.projection import Tool, ToolName, parse_tool_name
 
 PAGE_TOOLS_DEFAULT = 200
 PAGE_TOOLS_MAX = 1000  # asked for more: this many
+
+_Place = tuple[str, str]  # a node, and a name of one of its tools
+_LAST = "\x7f"  # behind every name
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,37 +27,46 @@ class Page:
     next_cursor: str | None  # the last name shown, when there are more
 
 
-def list_tools(
-    fleet: Fleet, principal: Principal, wall_ms: int, after: str | None = None, limit: int = PAGE_TOOLS_DEFAULT
+async def list_tools(
+    fleet: Fleet,
+    principal: Principal,
+    wall_ms: int,
+    after: str | None = None,
+    limit: int = PAGE_TOOLS_DEFAULT,
+    allows: Callable[[str], bool] = lambda _: True,
 ) -> Page | None:
-    """One page behind the tool named `after`; None when that is no name of a tool."""
-    start = ("", "")
+    """One page behind the tool named `after`; None when that is no name of a tool. `allows` is the policy's word."""
+    place: _Place = ("", "")
     if after is not None:
         target = parse_tool_name(after)
         if not isinstance(target, ToolName):
             return None
-        start = (target.node_id, after)
+        place = (target.node_id, after)
+    look = partial(_look, fleet, principal, wall_ms, allows)
+    tools, has_more = await page_behind(place, look, min(limit, PAGE_TOOLS_MAX))
+    return Page(tools, tools[-1].name if has_more else None)
+
+
+def _look(
+    fleet: Fleet, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: _Place, room: int
+) -> tuple[list[Tool], _Place | None]:
     nodes = fleet.world.roster.live_ids(principal.tenant)
-    tools: list[Tool] = []
-    for node_id in islice(nodes, bisect_left(nodes, start[0]), None):
+    found: list[Tool] = []
+    looks = 0
+    for index in range(bisect_left(nodes, behind[0]), len(nodes)):
+        node_id = nodes[index]
         retained = fleet.world.manifests.find(node_id)
-        if retained is None or retained.is_expired(wall_ms):
-            continue
-        for tool in retained.accepted.tools:
-            if (node_id, tool.name) <= start or authorize(principal, tool, retained.tenant, wall_ms) is not None:
-                continue
-            if len(tools) == min(limit, PAGE_TOOLS_MAX):
-                return Page(tools, tools[-1].name)
-            tools.append(tool)
-    return Page(tools, None)
-
-
-def describe(tool: Tool) -> dict[str, Any]:
-    """The tool as an MCP client wants it."""
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": tool.input_schema,
-        "outputSchema": tool.output_schema,
-        "annotations": tool.annotations,
-    }
+        looks += 1
+        if retained is not None and not retained.is_expired(wall_ms):
+            tools = retained.accepted.tools
+            first = bisect_right(tools, behind[1], key=lambda tool: tool.name) if node_id == behind[0] else 0
+            for at in range(first, len(tools)):
+                tool = tools[at]
+                looks += 1
+                if authorize(principal, tool, retained.tenant, wall_ms) is None and allows(tool.name):
+                    found.append(tool)
+                if len(found) == room or looks >= LOOKS_MAX:
+                    return found, (node_id, tool.name)
+        if looks >= LOOKS_MAX:
+            return found, (node_id, _LAST)
+    return found, None

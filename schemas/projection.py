@@ -6,8 +6,8 @@ manifest schema.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any
 
 from schemas.ecma import compile_ecma
@@ -117,6 +117,18 @@ class Tool:
     output_id: str
     safety_class: str
     constraints: Mapping[str, Any]
+    listed: Mapping[str, Any] = field(init=False, repr=False, compare=False)
+    """The tool as an MCP client wants it; made once, and what all tools of a kind have in common is shared."""
+
+    def __post_init__(self) -> None:
+        listed = {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": self.input_schema,
+            "outputSchema": self.output_schema,
+            "annotations": self.annotations,
+        }
+        object.__setattr__(self, "listed", listed)
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
@@ -127,8 +139,13 @@ class Tool:
         return REGISTRY[self.output_id].document
 
     @property
-    def annotations(self) -> dict[str, Any]:
-        return {"readOnlyHint": self.safety_class == "read_only", "x-safety-class": self.safety_class}
+    def annotations(self) -> Mapping[str, Any]:
+        return _annotations(self.safety_class)
+
+
+@cache
+def _annotations(safety_class: str) -> Mapping[str, Any]:
+    return {"readOnlyHint": safety_class == "read_only", "x-safety-class": safety_class}
 
 
 def tool_names(manifest: Mapping[str, Any]) -> Iterator[tuple[int, ToolName]]:

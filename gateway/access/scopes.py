@@ -31,6 +31,21 @@ class Denied:
     scope: Scope | None = None
 
 
+# Made once: a list of tools asks about thousands of them.
+_DENIED_TO_ALL = Denied(
+    "No token may use this tool: its safety class is not open to agents.",
+    "Use another tool, or escalate to the operator of the device.",
+)
+_DENIED_WITHOUT = {
+    scope: Denied(f"This tool needs the scope {scope}.", f"Ask an operator for a token with the scope {scope}.", scope)
+    for scope in _MATRIX.values()
+}
+_DENIED_TO_OTHERS = Denied(
+    "This tool belongs to another tenant.",
+    "Use a token of the node's tenant, or list the tools that your own token may call.",
+)
+
+
 def scopes_of(principal: Principal, now_ms: int) -> frozenset[str]:
     if principal.scopes is None:
         return frozenset({Scope.READ_ONLY}) if now_ms < PHASE_A_END_MS else frozenset()
@@ -46,21 +61,11 @@ def authorize(principal: Principal, tool: Tool, node_tenant: str, now_ms: int) -
     """Scope first, then tenant; None when the call may go on."""
     scope = needed_scope(tool.safety_class, tool.target.verb)
     if scope is None:
-        return Denied(
-            "No token may use this tool: its safety class is not open to agents.",
-            "Use another tool, or escalate to the operator of the device.",
-        )
+        return _DENIED_TO_ALL
     if scope not in scopes_of(principal, now_ms):
-        return Denied(
-            f"This tool needs the scope {scope}.",
-            f"Ask an operator for a token with the scope {scope}.",
-            scope,
-        )
+        return _DENIED_WITHOUT[scope]
     if principal.tenant != node_tenant:
-        return Denied(
-            "This tool belongs to another tenant.",
-            "Use a token of the node's tenant, or list the tools that your own token may call.",
-        )
+        return _DENIED_TO_OTHERS
     return None
 
 

@@ -47,8 +47,10 @@ class Governor:
         self._scanner = Scanner(list(Kind))
         self._national_ids: tuple[str, ...] = ()
 
-    def allows(self, principal: Principal, tool: str) -> bool:
-        return not isinstance(self.authorize(principal, tool), Denial)
+    def allows(self, principal: Principal) -> Callable[[str], bool]:
+        """Which tools the policy gives this agent."""
+        rules = self._policy().rules_for(principal.sub)
+        return rules.allows if rules is not None else lambda _: False
 
     def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
         """The rules for this agent, if they give it the tool."""

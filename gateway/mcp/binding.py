@@ -70,6 +70,10 @@ class _Server(Server[Any]):
 
 
 class Binding:
+    # No method of ours says anything before its result, so an answer is one JSON document, which costs half of what a
+    # stream costs. A subclass whose tools report progress, or ask the client back, needs streams.
+    streams_answers = False
+
     def __init__(
         self,
         methods: Methods,

@@ -4,8 +4,8 @@ A request runs no longer than its token is good. A session belongs to the token 
 idleness, or with its token. Clients of the modern era have none.
 """
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, MutableMapping
+from functools import lru_cache, partial
 from typing import Any
 
 import trio
@@ -34,6 +34,8 @@ from schemas.errors import Code, envelope, unauthenticated
 PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 SESSION_ID = b"mcp-session-id"
+METHOD = b"mcp-method"  # the SDK refuses a request whose body says otherwise
+USERS_REMEMBERED_MAX = 1024  # as the SDK wants them; one more, and the one not seen for longest is made again
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -74,6 +76,7 @@ class McpEndpoint:
     async def _run(self) -> None:
         manager = StreamableHTTPSessionManager(
             self._binding.make_server(),
+            json_response=not self._binding.streams_answers,
             security_settings=self._security,
             max_request_body_size=BODY_BYTES_MAX,
             max_sessions=self._settings.sessions_max,
@@ -119,39 +122,38 @@ class McpEndpoint:
             "path": PATH,
             "query_string": b"",
             "headers": [(SESSION_ID, session.id.encode()), (b"host", b"localhost")],
-            "user": _user(session.principal),
+            "user": _user(session.principal.sub, session.principal.jti),
         }
-
-        async def receive() -> dict[str, Any]:
-            await trio.lowlevel.checkpoint()
-            return {"type": "http.request", "body": b"", "more_body": False}
 
         async def send(_: Mapping[str, Any]) -> None:
             await trio.lowlevel.checkpoint()
 
         if self._manager is not None:
-            await self._manager.handle_request(scope, receive, send)
+            await self._manager.handle_request(scope, _again(b""), send)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     async def handle(self, exchange: Exchange) -> None:
-        principal = self._verifier.verify(exchange.bearer(), TokenClass.AGENT_RUNTIME, now().wall_ms)
+        wall_ms = now().wall_ms
+        principal = self._verifier.verify(exchange.bearer(), TokenClass.AGENT_RUNTIME, wall_ms)
         if isinstance(principal, TokenFault):
             challenge = f'Bearer resource_metadata="{self._metadata_url(exchange)}", scope="{Scope.READ_ONLY}"'
             await exchange.error(unauthenticated(exchange.new_id()), 401, {b"www-authenticate": challenge.encode()})
-        elif not scopes_of(principal, now().wall_ms) & TOOL_SCOPES:
+        elif not scopes_of(principal, wall_ms) & TOOL_SCOPES:
             await self._refuse_scope(exchange)
         elif self._manager is None or self._stopping:
             await exchange.refuse_status(503, "The gateway cannot serve now.", "Try again in a while.")
         elif _opens_session(exchange) and not self.sessions.has_room_for(principal):
             await exchange.refuse_status(503, "Too many sessions are open.", "End sessions that you no longer need.")
         else:
-            serve = partial(self._serve, exchange, principal)
+            expires_s = trio.current_time() + (principal.expires_at_ms - wall_ms) / 1000
+            serve = partial(self._serve, exchange, principal, expires_s)
             await exchange.hand_over(partial(answer_once, serve))
 
-    async def _serve(self, exchange: Exchange, principal: Principal, receive: Receive, send: Send) -> None:
+    async def _serve(
+        self, exchange: Exchange, principal: Principal, expires_s: float, receive: Receive, send: Send
+    ) -> None:
         assert self._manager is not None
-        expires_s = trio.current_time() + (principal.expires_at_ms - now().wall_ms) / 1000
         session = self.sessions.find(exchange.header(SESSION_ID), principal)
 
         async def watched_send(message: Any) -> None:
@@ -163,13 +165,17 @@ class McpEndpoint:
                     session.requests += 1
             await send(message)
 
-        scope: AsgiScope = {**exchange.scope, PRINCIPAL: principal, "user": _user(principal)}
+        scope: AsgiScope = {**exchange.scope, PRINCIPAL: principal, "user": _user(principal.sub, principal.jti)}
         if session is not None:
             session.requests += 1
         with self._in_flight, trio.CancelScope(deadline=expires_s) as patience:
             self._requests[patience] = principal.jti
             try:
-                await self._manager.handle_request(scope, receive, watched_send)
+                if self._is_cancelled_by_hang_up(exchange):
+                    receive = _again(await exchange.body())
+                    await exchange.unless_gone(partial(self._manager.handle_request, scope, receive, watched_send))
+                else:
+                    await self._manager.handle_request(scope, receive, watched_send)
             finally:
                 del self._requests[patience]
                 if session is not None:
@@ -177,6 +183,11 @@ class McpEndpoint:
                     session.idle_since_s = trio.current_time()
         if session is not None and exchange.method == "DELETE":
             self.sessions.end(session)
+
+    def _is_cancelled_by_hang_up(self, exchange: Exchange) -> bool:
+        """A client of the modern era cancels so. Where answers are streams, the SDK itself looks out for it."""
+        is_stream = self._binding.streams_answers or exchange.header(METHOD) == "subscriptions/listen"
+        return exchange.method == "POST" and not _is_handshake_era(exchange) and not is_stream
 
     async def _refuse_scope(self, exchange: Exchange) -> None:
         needed = f"This endpoint needs the scope {Scope.READ_ONLY}."
@@ -220,12 +231,26 @@ def security(public_url: str | None) -> TransportSecuritySettings:
     )
 
 
-def _user(principal: Principal) -> AuthenticatedUser:
+@lru_cache(USERS_REMEMBERED_MAX)
+def _user(sub: str, jti: str) -> AuthenticatedUser:
     """What the SDK compares to bind a session to its credential."""
-    return AuthenticatedUser(AccessToken(token="", client_id=principal.sub, scopes=[], subject=principal.jti))
+    return AuthenticatedUser(AccessToken(token="", client_id=sub, scopes=[], subject=jti))
+
+
+def _again(body: bytes) -> Receive:
+    """A body that has been read, for the SDK to read."""
+
+    async def receive() -> MutableMapping[str, Any]:
+        await trio.lowlevel.checkpoint()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def _is_handshake_era(exchange: Exchange) -> bool:
+    version = exchange.header(b"mcp-protocol-version")
+    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 def _opens_session(exchange: Exchange) -> bool:
-    version = exchange.header(b"mcp-protocol-version")
-    is_handshake_era = version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
-    return exchange.method == "POST" and is_handshake_era and exchange.header(SESSION_ID) is None
+    return exchange.method == "POST" and _is_handshake_era(exchange) and exchange.header(SESSION_ID) is None

@@ -16,7 +16,7 @@ from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resou
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
 from gateway.tool_calls import Answered, Refused, ToolCalls
-from gateway.tool_list import describe, list_tools
+from gateway.tool_list import list_tools
 from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.projection import ToolName, parse_tool_name
 
@@ -52,10 +52,12 @@ class Methods:
 
     async def _list_tools(self, principal: Principal, params: Params) -> Result:
         limit = self._settings.page_items_max
-        page = list_tools(self._fleet, principal, self._now().wall_ms, params.get("cursor"), limit)
+        page = await list_tools(
+            self._fleet, principal, self._now().wall_ms, params.get("cursor"), limit, self._calls.allows(principal)
+        )
         if page is None:
             raise bad_cursor()
-        return _page("tools", [describe(tool) for tool in page.tools], page.next_cursor)
+        return _page("tools", [tool.listed for tool in page.tools], page.next_cursor)
 
     async def _call_tool(self, principal: Principal, params: Params) -> Result:
         name, trace = params["name"], trace_id(params.get("_meta"))
@@ -74,7 +76,9 @@ class Methods:
 
     async def _list_resources(self, principal: Principal, params: Params) -> Result:
         cursor, limit = params.get("cursor"), self._settings.page_items_max
-        page = list_metrics(self._fleet, principal, self._now().wall_ms, cursor, limit)
+        page = await list_metrics(
+            self._fleet, principal, self._now().wall_ms, cursor, limit, self._calls.allows(principal)
+        )
         if page is None:
             raise bad_cursor()
         return _page("resources", [describe_resource(node_id) for node_id in page.node_ids], page.next_cursor)

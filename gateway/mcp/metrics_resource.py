@@ -6,13 +6,15 @@ is represented by the first in the order of names.
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from typing import Any
 
 from actors.fleet import Fleet
 from gateway.access.scopes import authorize
 from gateway.access.tokens import Principal
+from gateway.paging import LOOKS_MAX, page_behind
 from schemas.projection import Tool
 
 KIND = "system.metrics"
@@ -53,27 +55,47 @@ def describe_resource(node_id: str) -> dict[str, Any]:
 
 def tool_for(fleet: Fleet, node_id: str, verb: str) -> Tool | None:
     """The tool behind the resource of this node, whether it is live or not."""
-    retained = fleet.world.manifests.find(node_id)
-    if retained is None:
-        return None
-    tools = (tool for tool in retained.accepted.tools if tool.target.kind == KIND and tool.target.verb == verb)
-    return next(tools, None)
+    return _first(_tools_of(fleet, node_id), verb)
 
 
-def list_metrics(fleet: Fleet, principal: Principal, wall_ms: int, after: str | None, limit: int) -> Page | None:
+async def list_metrics(
+    fleet: Fleet,
+    principal: Principal,
+    wall_ms: int,
+    after: str | None,
+    limit: int,
+    allows: Callable[[str], bool] = lambda _: True,
+) -> Page | None:
     """One page of live nodes whose metrics the principal may read, behind the node `after`; None when that is none."""
     if after is not None and node_of_uri(uri_of(after)) is None:
         return None
+    node_ids, has_more = await page_behind(after or "", partial(_look, fleet, principal, wall_ms, allows), limit)
+    return Page(node_ids, node_ids[-1] if has_more else None)
+
+
+def _look(
+    fleet: Fleet, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: str, room: int
+) -> tuple[list[str], str | None]:
     nodes = fleet.world.roster.live_ids(principal.tenant)
-    page: list[str] = []
-    for node_id in islice(nodes, bisect_right(nodes, after or ""), None):
-        tool = tool_for(fleet, node_id, "snapshot")
+    found: list[str] = []
+    looks = 0
+    for index in range(bisect_right(nodes, behind), len(nodes)):
+        node_id = nodes[index]
         retained = fleet.world.manifests.find(node_id)
-        if tool is None or retained is None or retained.is_expired(wall_ms):
-            continue
-        if authorize(principal, tool, principal.tenant, wall_ms) is not None:
-            continue
-        if len(page) == limit:
-            return Page(page, page[-1])
-        page.append(node_id)
-    return Page(page, None)
+        tools = () if retained is None or retained.is_expired(wall_ms) else retained.accepted.tools
+        looks += 1 + len(tools)
+        tool = _first(tools, "snapshot")
+        if tool is not None and authorize(principal, tool, principal.tenant, wall_ms) is None and allows(tool.name):
+            found.append(node_id)
+        if len(found) == room or looks >= LOOKS_MAX:
+            return found, node_id
+    return found, None
+
+
+def _tools_of(fleet: Fleet, node_id: str) -> Sequence[Tool]:
+    retained = fleet.world.manifests.find(node_id)
+    return () if retained is None else retained.accepted.tools
+
+
+def _first(tools: Sequence[Tool], verb: str) -> Tool | None:
+    return next((tool for tool in tools if tool.target.kind == KIND and tool.target.verb == verb), None)

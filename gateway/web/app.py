@@ -27,7 +27,7 @@ from gateway.mcp.endpoint import PATH as MCP_PATH
 from gateway.pump import Pump
 from gateway.subscriptions import Subscriptions
 from gateway.tool_calls import Answered, Refused, ToolCalls
-from gateway.tool_list import PAGE_TOOLS_DEFAULT, describe, list_tools
+from gateway.tool_list import PAGE_TOOLS_DEFAULT, list_tools
 from gateway.web.admin import Admin
 from gateway.web.exchange import BodyTooLarge, ClientGone, Exchange, Receive, Scope, Send
 from gateway.web.subscribe import Subscribe, asks_for_events, is_subscribe
@@ -165,7 +165,9 @@ class App:
         cursor = exchange.query("cursor")
         page = None
         if limit.isascii() and limit.isdigit() and int(limit[:9]) > 0:
-            page = list_tools(self._fleet, principal, self._now().wall_ms, cursor, int(limit[:9]))
+            page = await list_tools(
+                self._fleet, principal, self._now().wall_ms, cursor, int(limit[:9]), self._calls.allows(principal)
+            )
         if page is None:
             await exchange.refuse(
                 Code.MANIFEST_INVALID,
@@ -174,7 +176,7 @@ class App:
             )
             return
         more = {} if page.next_cursor is None else {"nextCursor": page.next_cursor}
-        await exchange.json({"tools": [describe(tool) for tool in page.tools], **more})
+        await exchange.json({"tools": [tool.listed for tool in page.tools], **more})
 
     # ---- schemas: public -------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ _TEMPLATE_URI = re.compile(r"test://template/([^/]+)/data\Z")
 
 
 class Profile(Binding):
+    streams_answers = True  # progress, log messages and questions to the client come before a result
+
     def __init__(self, change_tools: Callable[[], None], *parts: Any) -> None:
         """`change_tools` makes the gateway believe that its tools have changed."""
         super().__init__(*parts)

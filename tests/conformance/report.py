@@ -129,6 +129,7 @@ _PAGE = """\
   hand (`server-initialize`, `server-session-lifecycle`) is of that version; all messages are held against its schema.
 - Prompts, completion, logging, sampling, elicitation, results that need input, and parameters in headers are in the
   fixtures only: the gateway has none of them today. Their scenarios show that the endpoint carries them.
+- Some of them speak before their result, so here answers are event streams; the gateway alone answers with JSON.
 
 | scenario | {columns} |
 |{dashes}|

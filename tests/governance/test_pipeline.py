@@ -311,3 +311,13 @@ async def test_stream_is_charged_as_it_opens_and_not_when_it_is_refused(
     assert response is not None
     assert refused(response) == (503, "E_NODE_OFFLINE")
     assert await site.spent() == PRICE
+
+
+async def test_lists_show_only_what_the_policy_gives(autojump_clock: MockClock, site: Site, node: ScriptedNode) -> None:
+    site.rule('tools = ["sysecho.**"]')
+    listed = await site.methods.handle(principal(), "tools/list", {})
+    assert [tool["name"] for tool in listed["tools"]] == [ECHO]
+    assert [tool["name"] for tool in (await site.client.get("/mcp/tools", token())).json["tools"]] == [ECHO]
+    assert (await site.methods.handle(principal(), "resources/list", {}))["resources"] == []
+    site.policy = Policy(())
+    assert (await site.methods.handle(principal(), "tools/list", {}))["tools"] == []

@@ -21,7 +21,8 @@ from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.access.tokens import Scope, TokenClass
 from gateway.clock import now
-from gateway.server import Running, running
+from gateway.mcp.binding import Binding
+from gateway.server import MakeBinding, Running, running
 from gateway.settings import load
 
 MODERN = "2026-07-28"
@@ -136,7 +137,7 @@ class Client:
     async def legacy(self, method: str, **params: Any) -> dict[str, Any]:
         response = await self.post(self.request(method, params))
         assert response.status_code == 200, response.text
-        answer: dict[str, Any] = messages(response.text)[-1]
+        answer: dict[str, Any] = response.json()
         return answer
 
     @contextlib.asynccontextmanager
@@ -154,10 +155,6 @@ class Client:
             assert response.status_code == 200, await response.aread()
             async with arriving(response) as news:
                 yield news
-
-
-def messages(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: {")]
 
 
 @contextlib.asynccontextmanager
@@ -184,7 +181,7 @@ async def until(condition: Any) -> None:
 
 
 @contextlib.asynccontextmanager
-async def site(folder: Path, **flags: Any) -> AsyncIterator[Site]:
+async def site(folder: Path, make_binding: MakeBinding = Binding, **flags: Any) -> AsyncIterator[Site]:
     """A gateway with one live node, for as long as the block lasts."""
     settings = load(
         None,
@@ -197,7 +194,7 @@ async def site(folder: Path, **flags: Any) -> AsyncIterator[Site]:
         },
     )
     os.environ.pop("HELIOGRAPH_TOKEN", None)
-    async with trio.open_nursery() as nursery, running(settings) as gateway:
+    async with trio.open_nursery() as nursery, running(settings, make_binding) as gateway:
         one = Site(gateway, "", nursery, folder)
         await one.start_node()
         with trio.fail_after(2 * PATIENCE_S):

@@ -4,11 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import mcp_types as types
 import pytest
+import trio
+from mcp.server.lowlevel.server import Server
 from ulid import ULID
 
 from gateway.access.tokens import Scope
-from tests.mcp.site import LEGACY, MODERN, Site, messages, site, until
+from gateway.mcp.binding import Binding, Context
+from tests.mcp.site import LEGACY, MODERN, Site, site, until
 
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 
@@ -101,6 +105,45 @@ async def test_unknown_tool_and_missing_authority_are_errors_not_results(tmp_pat
             assert (error["code"], error["message"]) == (-32003, "Tool not authorized")
 
 
+class Endless(Binding):
+    """Its one tool never ends by itself."""
+
+    began = ended = 0
+
+    def make_server(self) -> Server[Any]:
+        server = super().make_server()
+
+        async def call_tool(_: Context, __: types.CallToolRequestParams) -> types.CallToolResult:
+            self.began += 1
+            try:
+                await trio.sleep_forever()
+            finally:
+                self.ended += 1
+
+        server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
+        return server
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_client_of_the_modern_era_that_hangs_up_cancels_its_call(tmp_path: Path, streams: bool) -> None:
+    bindings: list[Endless] = []
+
+    def make(*parts: Any) -> Endless:
+        bindings.append(Endless(*parts))
+        bindings[0].streams_answers = streams
+        return bindings[0]
+
+    async with site(tmp_path, make) as one, one.client() as client:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: client.modern("tools/call", name="any", arguments={}))
+            await until(lambda: bindings[0].began == 1)
+            assert one.gateway.mcp.requests_under_way == 1
+            nursery.cancel_scope.cancel()
+        await until(lambda: bindings[0].ended == 1)
+        await until(lambda: one.gateway.mcp.requests_under_way == 0)
+        assert (await client.modern("tools/list")).status_code == 200
+
+
 async def test_listen_acknowledges_first_then_tells_of_changes(tmp_path: Path) -> None:
     async with site(tmp_path, mcp__telemetry_interval_ms=1000) as one, one.client() as client:
         uri = f"metrics://{one.node_id}"
@@ -138,7 +181,7 @@ async def open_session(one: Site, client_token: str | None = None) -> str:
 
 async def test_session_from_handshake_to_delete(tmp_path: Path) -> None:
     async with site(tmp_path) as one, one.client() as client:
-        hello = messages((await client.initialize()).text)[0]["result"]
+        hello = (await client.initialize()).json()["result"]
         assert (hello["protocolVersion"], hello["serverInfo"]["name"]) == (LEGACY, "heliograph")
         assert hello["capabilities"]["tools"] == {"listChanged": True}
         assert hello["capabilities"]["resources"] == {"listChanged": True, "subscribe": True}
