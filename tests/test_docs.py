@@ -24,6 +24,7 @@ from gateway.cli import main
 from gateway.device_listener import ListenerSettings
 from gateway.device_socket import SocketSettings
 from gateway.door.settings import DoorSettings
+from gateway.governance.denials import SAID
 from gateway.governance.policy import KINDS, PII, AgentRules, Policy, Side
 from gateway.governance.policy_text import parse
 from gateway.governance.settings import GovernanceSettings
@@ -154,7 +155,9 @@ def test_mcp_reference_names_every_error_of_ours() -> None:
         mcp_errors.not_authorized(None),
         mcp_errors.too_many_listeners(),
     ]
-    assert listed == {(str(error.code), error.data["code"]) for error in made} | {("-32602", "SESSION_NEEDED")}
+    governed = {(str(said.rpc_code), reason.value) for reason, said in SAID.items()}
+    ours = {(str(error.code), error.data["code"]) for error in made}
+    assert listed == ours | governed | {("-32602", "SESSION_NEEDED")}
 
 
 def test_configurations_of_mcp_clients_are_well_formed() -> None:

@@ -1,5 +1,6 @@
 """The demo and the command line as a newcomer meets them: real processes, HTTP, and nothing left behind."""
 
+import base64
 import json
 import os
 import re
@@ -159,6 +160,22 @@ def test_operator_commands_reach_the_running_gateway(demo: Demo, tmp_path: Path)
     enrolled = demo.command("node", "enroll", "--tenant", "demo", "--out", str(tmp_path / "node"))
     assert enrolled.returncode == 0, enrolled.stderr
     assert {path.name for path in (tmp_path / "node").iterdir()} == {"node.key", "node.crt", "token"}
+
+
+def test_ledger_shows_what_an_agent_has_spent(demo: Demo) -> None:
+    claims = demo.ready["agent_token"].split(".")[1]
+    agent = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["sub"]
+    assert demo.http("/mcp/tools/call", {"tool": demo.echo, "arguments": {"message": "hi"}})[0] == 200
+    (before,) = json.loads(demo.command("ledger", agent, "--json").stdout)
+    assert demo.http("/mcp/tools/call", {"tool": demo.echo, "arguments": {"message": "hi"}})[0] == 200
+    (after,) = json.loads(demo.command("ledger", agent, "--json").stdout)
+    assert (after["tenant"], after["used_micros"] - before["used_micros"]) == ("demo", 15_000)
+    assert [line["event"] for line in after["history"][-2:]] == ["reserved", "charged"]
+    told = demo.command("ledger", agent).stdout
+    assert f"({after['used_micros']} micro-dollars)" in told
+    unknown = demo.command("ledger", f"agent_{uuid.uuid4()}")
+    assert (unknown.returncode, unknown.stdout) == (1, "this agent has spent nothing yet\n")
+    assert demo.command("ledger", "somebody").returncode == 2
 
 
 def test_revoked_token_is_refused_at_once(demo: Demo) -> None:
