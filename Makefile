@@ -50,11 +50,11 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.door
-	$(BIN)/python -m bench.calls
 	$(BIN)/python -m bench.fanout
 	$(BIN)/python -m bench.pii
 	$(BIN)/python -m bench.governance
 	$(BIN)/python -m bench.mcp
+	$(BIN)/python -m bench.calls
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)

@@ -52,7 +52,7 @@ class Ledger:
 
     def fits(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         window_ms = budget.window_ms(now_ms)
-        held = sum(hold.micros for hold in self.holds.values() if hold.window_ms == window_ms)
+        held = sum(hold.micros for hold in self.holds.values() if window_ms in (None, hold.window_ms))
         return fits(self.state, held, micros, budget, now_ms)
 
     def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
