@@ -26,7 +26,7 @@ from opentelemetry.trace import (
 )
 
 from schemas.errors import Code, http_status
-from schemas.projection import ToolName
+from schemas.projection import ToolName, output_schema_of
 
 SPAN = "tools/call"
 FLUSH_S_MAX = 2.0  # at the stop, for what is not exported yet; the rest is lost
@@ -103,9 +103,11 @@ class CallSpans:
         arrived_ms: int,
         took_s: float,
     ) -> None:
+        # A verb that the kind does not have is the caller's text.
+        known = target if target is not None and output_schema_of(target) is not None else None
         attributes = {
             "heliograph.tool.kind": None if target is None else target.kind,
-            "heliograph.tool.verb": None if target is None else target.verb,
+            "heliograph.tool.verb": None if known is None else known.verb,
             "heliograph.door": door,
             "heliograph.decision": decision,
             "heliograph.code": None if code is None else code.value,
