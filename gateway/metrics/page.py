@@ -6,8 +6,8 @@ no id of a node, agent, tenant or tool is one, so the number of series is the sa
 
 import platform
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from resource import getpagesize
@@ -29,6 +29,10 @@ _ANSWERS = {"appended": Appended, "conflict": Conflict, "refused": Refused}
 _STATM = Path("/proc/self/statm")
 
 
+def _build() -> Mapping[str, str]:
+    return {"version": version("heliograph"), "python": platform.python_version()}
+
+
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
     calls: CallCounts
@@ -38,6 +42,7 @@ class MetricsPage:
     governor: Governor
     mcp: McpEndpoint
     started_s: float  # Unix time
+    build: Mapping[str, str] = field(default_factory=_build)
 
     def render(self) -> bytes:
         return render(self.families())
@@ -108,9 +113,8 @@ class MetricsPage:
         )
 
     def _process(self) -> Iterator[Family]:
-        labels = {"version": version("heliograph"), "python": platform.python_version()}
         resident_pages = int(_STATM.read_bytes().split()[1])
-        yield Family("heliograph_build_info", "gauge", "Always 1; its labels tell what runs.", (("", labels, 1),))
+        yield Family("heliograph_build_info", "gauge", "Always 1; its labels tell what runs.", (("", self.build, 1),))
         yield counter("process_cpu_seconds_total", "Processor time of the process.", time.process_time())
         yield gauge("process_resident_memory_bytes", "Memory of the process.", resident_pages * getpagesize())
         yield gauge("process_start_time_seconds", "When the gateway started, in Unix time.", self.started_s)
