@@ -23,6 +23,10 @@ class Roster:
         self._ids: dict[str, list[str]] = {}  # of a tenant, sorted
         self._listeners: dict[str, dict[Callable[[], None], None]] = {}
 
+    def __len__(self) -> int:
+        """How many nodes are live, of all tenants."""
+        return len(self._live)
+
     def live_ids(self, tenant: str) -> Sequence[str]:
         """Sorted. Not a copy: use it before the next await."""
         return self._ids.get(tenant, ())

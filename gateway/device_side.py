@@ -13,6 +13,7 @@ from actors.log.node_stream import node_of, open_commands_of
 from actors.log.store import LogStore
 from actors.manifest_shelf import ManifestShelf
 from actors.node.calls import PendingCalls
+from actors.node.drops import Drop
 from actors.node.settings import NodeSettings
 from actors.node.world import World
 from actors.supervision.child import ChildSpec, Kind
@@ -46,7 +47,7 @@ class DeviceSide:
         settings: DeviceSettings,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.counts: Counter[str] = Counter()  # of what was dropped, by reason
+        self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
         self.pump = Pump()
         self.ledgers = Ledgers(store)
         self.fleet = Fleet(
@@ -74,7 +75,7 @@ class DeviceSide:
         self._supervisor = supervisor
         self._store = store
 
-    def _count(self, what: str) -> None:
+    def _count(self, what: Drop) -> None:
         self.counts[what] += 1
 
     async def start(self) -> None:

@@ -19,6 +19,7 @@ from actors.log.store import Appended, LogStore, OpenItem, Part
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Verifier
+from gateway.call_audit import CallAudit
 from gateway.clock import now
 from gateway.data_folder import DataFolder
 from gateway.device_listener import PATH
@@ -32,12 +33,15 @@ from gateway.mcp.endpoint import McpEndpoint
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import Sessions
 from gateway.mcp.watch import Watches
+from gateway.metrics.page import MetricsPage
 from gateway.settings import Address, Settings
 from gateway.tls import leaf, server_context
 from gateway.tool_calls import ToolCalls
+from gateway.tracing import spans_to
 from gateway.web.admin import Admin
 from gateway.web.app import App
 from gateway.web.exchange import BODY_BYTES_MAX
+from gateway.web.metrics import Metrics
 from schemas.ulids import Mint
 
 RUNNING_FILE = "running.json"  # where the gateway that holds a folder can be reached, for the command line
@@ -89,7 +93,11 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
     policy = PolicySource.open(settings.governance)
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
-        async with await SqliteStore.open(folder.log_path) as store, trio.open_nursery() as nursery:
+        async with (
+            await SqliteStore.open(folder.log_path) as store,
+            spans_to(settings.otel) as spans,
+            trio.open_nursery() as nursery,
+        ):
             supervisor = Supervisor()
             await nursery.start(supervisor.run)
             policy.start(supervisor)
@@ -105,8 +113,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return mint.mint(now().wall_ms)
 
             governor = Governor(lambda: policy.current, devices.ledgers, now)
-            calls = ToolCalls(devices.fleet, new_id, now, governor)
+            calls = ToolCalls(devices.fleet, new_id, now, governor, CallAudit(now, spans))
             mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, new_id, make_binding)
+            page = MetricsPage(calls.audit.counts, devices, streams, store, governor, mcp, now().wall_ms / 1000)
             app = App(
                 devices.fleet,
                 folder.verifier,
@@ -119,6 +128,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 calls,
                 mcp,
                 Admin(folder, devices.fleet, (devices.fleet.revoke, streams.revoke, mcp.revoke), new_id, now),
+                Metrics(page.render, None if settings.http.metrics_open else folder.verifier, now),
             )
             door = Door(
                 supervisor,

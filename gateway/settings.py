@@ -9,6 +9,7 @@
     [door]      limits of the HTTP door             (gateway/door/settings.py)
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/log_output.py)
+    [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/tracing.py)
     data = "heliograph-data"
 
 In the environment the same are HELIOGRAPH_DATA, HELIOGRAPH_HTTP_LISTEN, HELIOGRAPH_NODE_SILENCE_S_MAX and so on. A name
@@ -33,6 +34,7 @@ from gateway.door.settings import DoorSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.log_output import LogSettings
 from gateway.mcp.settings import McpSettings
+from gateway.tracing import OtelSettings
 
 PREFIX = "HELIOGRAPH_"
 
@@ -60,6 +62,7 @@ class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     tls_certificate: str | None = None  # PEM, with its chain; with it agents come over https://
     tls_key: str | None = None
+    metrics_open: bool = False  # GET /metrics for whoever asks; else it takes an operator token
     trusted_proxies: list[str] = []  # networks whose X-Forwarded-For is believed, such as 10.0.0.0/8; nobody else's is
 
 
@@ -80,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     door: dict[str, int | float] = {}
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
+    otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 
     @property
     def data_path(self) -> Path:
@@ -103,7 +107,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
 
 
-_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "governance", "log")
+_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "governance", "log", "otel")
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

@@ -4,10 +4,9 @@ Before the stream is open, a refusal is an HTTP error like that of any call; fro
 the bytes get out, on a socket of its own or over ASGI, is the caller's to bring.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import structlog
 import trio
 
 from actors.fleet import Fleet
@@ -16,13 +15,14 @@ from actors.node.session_rules import Moment
 from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.streams import Streams
 from gateway.access.tokens import Principal
+from gateway.call_audit import OVER_HTTP, Decision, Origin
 from gateway.governance.denials import Denial
 from gateway.tool_calls import No, Refused, ToolCalls
 from schemas.errors import Code
 from schemas.projection import Tool, ToolName, parse_tool_name
 from schemas.registry import REGISTRY
 
-log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+_DECISION: Mapping[type, Decision] = {StreamActor: Decision.STREAMING, Refused: Decision.REFUSED}
 
 
 class Subscriptions:
@@ -41,25 +41,25 @@ class Subscriptions:
         self._now = now
 
     async def open(
-        self, principal: Principal, name: str, arguments: Any, head: bytes, take: Callable[[], Outlet]
+        self,
+        principal: Principal,
+        name: str,
+        arguments: Any,
+        head: bytes,
+        take: Callable[[], Outlet],
+        origin: Origin = OVER_HTTP,
     ) -> StreamActor | Refused:
         """`take` is called only when nothing stands in the way. A stream is charged once, as it opens."""
+        arrived = self._now()
         target = parse_tool_name(name)
         correlation_id = self._new_id()
         answer: StreamActor | Refused | None = None
         try:
             answer = await self._open(correlation_id, principal, target, arguments, head, take)
         finally:
-            log.info(
-                "tool_call",
-                tool=str(target) if isinstance(target, ToolName) else None,
-                node_id=target.node_id if isinstance(target, ToolName) else None,
-                sub=principal.sub,
-                tenant=principal.tenant,
-                decision={StreamActor: "streaming", Refused: "refused"}.get(type(answer), "abandoned"),
-                code=answer.code.value if isinstance(answer, Refused) else None,
-                correlation_id=correlation_id,
-            )
+            decision = _DECISION.get(type(answer), Decision.ABANDONED)
+            refusal = answer if isinstance(answer, Refused) else None
+            self._calls.ended(principal, target, decision, refusal, correlation_id, arrived, origin)
         return answer
 
     async def _open(

@@ -1,14 +1,12 @@
 """One tool call, whichever door it came through: the checks of access.md in their order, then the node.
 
-`call_tool` knows nothing of HTTP or MCP: it takes a verified principal and answers with a value. Every call leaves one
-audit line; arguments, results, tokens and strings of a device are in none.
+`call_tool` knows nothing of HTTP or MCP: it takes a verified principal and answers with a value. Every call is audited
+once it is over (`call_audit`).
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-import structlog
 
 from actors.fleet import Fleet
 from actors.ledger.rules import Exceeded
@@ -17,14 +15,13 @@ from actors.node.calls import Failed
 from actors.node.session_rules import Moment
 from gateway.access.scopes import authorize
 from gateway.access.tokens import Principal
+from gateway.call_audit import OVER_HTTP, CallAudit, Decision, Origin
 from gateway.governance.denials import Denial, over_budget
 from gateway.governance.governor import Admission, Governor
 from gateway.governance.policy import AgentRules, Side
 from schemas.contract import contract
 from schemas.errors import Code
 from schemas.projection import Tool, ToolName, parse_tool_name
-
-log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 CALL_MS_MAX = 5000  # from arrival to answer (RFC-0005 §7); past it: E_DEADLINE_EXCEEDED
 
@@ -65,6 +62,9 @@ class No:
         return Refused(self.code, correlation_id, self.message, self.suggested_fix, retry_after_ms, self.denial)
 
 
+_DECISION: Mapping[type, Decision] = {Answered: Decision.ANSWERED, Refused: Decision.REFUSED}
+
+
 def _free(_: str) -> Exceeded | None:
     return None
 
@@ -73,9 +73,15 @@ class ToolCalls:
     """Without a governor nothing is limited by policy, and nothing costs anything."""
 
     def __init__(
-        self, fleet: Fleet, new_id: Callable[[], str], now: Callable[[], Moment], governor: Governor | None = None
+        self,
+        fleet: Fleet,
+        new_id: Callable[[], str],
+        now: Callable[[], Moment],
+        governor: Governor | None = None,
+        audit: CallAudit | None = None,
     ) -> None:
         self.governor = governor
+        self.audit = audit or CallAudit(now)
         self._fleet = fleet
         self._new_id = new_id
         self._now = now
@@ -85,7 +91,7 @@ class ToolCalls:
         return (lambda _: True) if self.governor is None else self.governor.allows(principal)
 
     async def call_tool(
-        self, principal: Principal, name: str, arguments: Any, *, trace_id: str | None = None
+        self, principal: Principal, name: str, arguments: Any, *, origin: Origin = OVER_HTTP
     ) -> Answered | Refused:
         """Run the tool for this principal, within 5 s of now."""
         arrived = self._now()
@@ -94,32 +100,27 @@ class ToolCalls:
         try:
             answer = await self._answer(principal, target, arguments, arrived)
         finally:  # a caller that hangs up, or a crash, must not leave a call without its line
-            self._audit(principal, target, answer, arrived, trace_id)
+            decision = _DECISION.get(type(answer), Decision.ABANDONED)
+            refusal = answer if isinstance(answer, Refused) else None
+            correlation_id = None if answer is None else answer.correlation_id
+            self.ended(principal, target, decision, refusal, correlation_id, arrived, origin)
         return answer
 
-    def _audit(
+    def ended(
         self,
         principal: Principal,
         target: ToolName | Code,
-        answer: Answered | Refused | None,
+        decision: Decision,
+        refusal: Refused | None,
+        correlation_id: str | None,
         arrived: Moment,
-        trace_id: str | None,
+        origin: Origin,
     ) -> None:
-        # A name that is not one of ours is the caller's text, and stays out of the log.
-        named = target if isinstance(target, ToolName) else None
-        decision = {Answered: "answered", Refused: "refused"}.get(type(answer), "abandoned")
-        log.info(
-            "tool_call",
-            tool=None if named is None else str(named),
-            node_id=None if named is None else named.node_id,
-            sub=principal.sub,
-            tenant=principal.tenant,
-            decision=decision,
-            code=answer.code.value if isinstance(answer, Refused) else None,
-            correlation_id=None if answer is None else answer.correlation_id,
-            trace_id=trace_id,
-            took_ms=round((self._now().mono_s - arrived.mono_s) * 1000, 1),
-        )
+        """A call is over, or its stream is open."""
+        if refusal is not None and refusal.denial is not None and self.governor is not None:
+            self.governor.refusals[refusal.denial.reason] += 1
+        code = None if refusal is None else refusal.code
+        self.audit.ended(principal, target, decision, code, correlation_id, arrived, origin)
 
     async def _answer(
         self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment

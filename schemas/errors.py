@@ -150,10 +150,15 @@ def envelope(
     return error
 
 
-def unauthenticated(correlation_id: str | None = None) -> ErrorEnvelope:
+def unauthenticated(
+    correlation_id: str | None = None, message: str | None = None, suggested_fix: str | None = None
+) -> ErrorEnvelope:
     """The envelope of a 401. It does not say which check failed: that would help only a guesser."""
     return envelope(
-        Code.SAFETY_DENIED, UNAUTHENTICATED.message, UNAUTHENTICATED.suggested_fix, correlation_id=correlation_id
+        Code.SAFETY_DENIED,
+        message or UNAUTHENTICATED.message,
+        suggested_fix or UNAUTHENTICATED.suggested_fix,
+        correlation_id=correlation_id,
     )
 
 

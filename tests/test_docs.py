@@ -33,6 +33,7 @@ from gateway.mcp import errors as mcp_errors
 from gateway.mcp.binding import INSTRUCTIONS
 from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
+from gateway.tracing import OtelSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
 from schemas.projection import ToolName, parse_tool_name, project
@@ -41,6 +42,8 @@ from schemas.sse import PING, close_event, metric_event
 from tests.conformance.report import NOT_APPLICABLE
 from tests.schemas.examples import MANIFEST, NODE_ID
 from tests.stream.test_rules import OPENED_S, Client
+from tests.web.exposition import Exposition, read
+from tests.web.live import live_gateway, request
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -78,6 +81,7 @@ SETTINGS_OF = {
     "door": DoorSettings,
     "governance": GovernanceSettings,
     "log": LogSettings,
+    "otel": OtelSettings,
 }
 
 
@@ -140,6 +144,56 @@ def test_explanation_in_the_policy_reference_is_what_the_command_prints(
 def test_access_reference_names_every_error_code() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     assert [code for code in Code if code.value not in page] == []
+
+
+# ---- metrics --------------------------------------------------------------------------------------------------------
+
+DASHBOARD = ROOT / "docs" / "dashboards" / "heliograph.json"
+
+
+async def _exposed(folder: Path) -> Exposition:
+    async with live_gateway(folder, **{"http.metrics_open": True}) as here, here.client() as client:
+        page = await client.ask(request("GET", "/metrics"))
+    assert page is not None
+    return read(page.body.decode())
+
+
+async def test_metrics_reference_lists_every_metric_with_its_type_and_labels(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+    rows = re.findall(r"^\| `(\w+_\w+)` \| (counter|gauge|histogram) \| ([^|]*)\|", page, re.MULTILINE)
+    exposed = await _exposed(tmp_path)
+    labels: dict[str, set[str]] = {name: set() for name in exposed.kinds}
+    for name, inside in exposed.values:
+        family = name if name in labels else re.sub(r"_(bucket|sum|count)$", "", name)
+        labels[family] |= {label for label, _ in inside} - {"le"}
+    assert [(name, kind, set(re.findall(r"`(\w+)`", listed))) for name, kind, listed in rows] == [
+        (name, kind, labels[name]) for name, kind in exposed.kinds.items()
+    ]
+    for name, inside in exposed.values:
+        if not name.startswith("heliograph_build"):
+            assert [value for label, value in inside if label not in ("le", "code") and f"`{value}`" not in page] == []
+
+
+async def test_dashboard_and_alerts_ask_only_for_what_there_is(tmp_path: Path) -> None:
+    exposed = await _exposed(tmp_path)
+    series = {name for name, _ in exposed.values}
+    board = json.loads(DASHBOARD.read_text())
+    assert board["schemaVersion"] >= 39
+    assert [variable["name"] for variable in board["templating"]["list"]] == ["datasource", "job", "instance"]
+    panels = [panel for panel in board["panels"] if panel["type"] != "row"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    assert {panel["datasource"]["uid"] for panel in panels} == {"${datasource}"}
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    how_to = (ROOT / "docs" / "how-to" / "watch-a-gateway.md").read_text()
+    asked += re.findall(r"^\| `([^`]+)` \|", how_to, re.MULTILINE)
+    asked += [variable["definition"] for variable in board["templating"]["list"][1:]]
+    used = {name for text in asked for name in re.findall(r"\b(?:heliograph|process)_\w+", text)}
+    assert used - series == set()
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
+    assert set(exposed.kinds) - shown == set()  # nothing is counted that nobody sees
+    for text in asked:
+        for label, value in re.findall(r'(door|decision|code|reason|answer)="(\w+)"', text):
+            assert any((label, value) in inside for _, inside in exposed.values), text
 
 
 # ---- MCP ------------------------------------------------------------------------------------------------------------

@@ -80,6 +80,8 @@ class Ledgers:
     def __init__(self, store: LogStore) -> None:
         self._store = store
         self._loaded: dict[Agent, Ledger] = {}
+        self.charged_micros = 0
+        """Since this process began. What a process before it had reserved, for an agent at rest, is not in it."""
         self._reserved: dict[str, Agent] = {}  # in the log, neither charged nor released
 
     @property
@@ -147,6 +149,8 @@ class Ledgers:
             ledger = self._loaded.get(agent)
             if ledger is not None:
                 ledger.drop(event.id)
+                if isinstance(event, Charged) and event.id in ledger.state.open:
+                    self.charged_micros += ledger.state.open[event.id].micros
                 ledger.state = evolve(ledger.state, event)
             if isinstance(event, Reserved):
                 self._reserved[event.id] = agent

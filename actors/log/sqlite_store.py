@@ -13,12 +13,14 @@ the data folder's lock is left to whoever opens the store.
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import outcome
 import trio
 
 from actors.log.sqlite_files import Files, open_files
@@ -63,6 +65,7 @@ class SqliteStore:
         self._files = files
         self._writer = Writer(files, limits, self._deliver)
         self._reading = trio.CapacityLimiter(1)  # one connection, so one read at a time
+        self.answered: Counter[type[object]] = Counter()  # appends so far, by the kind of answer
         self._queued_appends = 0
         self._queued_bytes = 0
         self._is_closed = False
@@ -83,6 +86,11 @@ class SqliteStore:
         await self.close()
 
     @property
+    def queued_appends(self) -> int:
+        """Not durable yet."""
+        return self._queued_appends
+
+    @property
     def log_id(self) -> str:
         return self._files.log_id
 
@@ -96,6 +104,7 @@ class SqliteStore:
             or self._queued_bytes + request.size_bytes > self._limits.queue_bytes_max
         )
         if full and self._writer.failure is None and not self._is_closed:
+            self.answered[Refused] += 1
             await trio.lowlevel.checkpoint()
             return Refused(RefusalReason.OVERLOADED)
         self._submit(request)
@@ -130,6 +139,8 @@ class SqliteStore:
             if request.work is None:
                 self._queued_appends -= 1
                 self._queued_bytes -= request.size_bytes
+                if isinstance(request.answer, outcome.Value):
+                    self.answered[type(request.answer.value)] += 1
             if request.task is not None:
                 assert request.answer is not None
                 trio.lowlevel.reschedule(request.task, request.answer)

@@ -27,6 +27,7 @@ from actors.log.store import AppendAnswer, Appended, Refused
 from actors.node.cadence import Cadence, Listener
 from actors.node.cadences import Cadences
 from actors.node.calls import Failed, Outcome, PendingCall
+from actors.node.drops import Drop
 from actors.node.inbox import Cancel, Draft, Issue, Item, LogItem, Sweep, Unwritten, batches
 from actors.node.limit_rules import CapabilityLimits, NodeLimits
 from actors.node.outcomes import mono_s, outcome_of
@@ -369,7 +370,7 @@ class NodeActor:
                     self._give_back(call)
                     call.settle(Failed(Code.INTERNAL, call.msg_id))
                 case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)) if msg_id in self._state.open_commands:
-                    self._world.count("ack_not_recorded")
+                    self._world.count(Drop.ACK_NOT_RECORDED)
                     self._world.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
                 case Cancel(msg_id=msg_id):
                     self._world.calls.abandon(msg_id)
@@ -395,12 +396,12 @@ class NodeActor:
             case commands.Resumed() if isinstance(item, TakeResume):
                 self._resumed(item, said)
             case commands.LateAck(msg_id=msg_id, state=state):
-                self._world.count("late_ack")
+                self._world.count(Drop.LATE_ACK)
                 if late := self._late_acks.happened(self._world.now().mono_s):  # a node could fill the disk with them
                     node_id = self.identity.node_id
                     log.info("late_ack", node_id=node_id, correlation_id=msg_id, state=state.value, late=late)
             case commands.UnknownCommand():
-                self._world.count("ack_unknown")
+                self._world.count(Drop.ACK_UNKNOWN)
             case commands.StaleEpoch():
                 self.close(NodeClose.SUPERSEDED)
                 self._drop_as_stale([item])
@@ -439,7 +440,7 @@ class NodeActor:
                 self._give_back(call)
                 call.settle(Failed(Code.DEADLINE_EXCEEDED if late else Code.INTERNAL, call.msg_id))
             case _:
-                self._world.count("command_illegal")
+                self._world.count(Drop.COMMAND_ILLEGAL)
 
     def _give_back(self, call: PendingCall) -> None:
         """It never became a command: it takes no slot and costs nothing."""

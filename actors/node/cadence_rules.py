@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+from actors.node.drops import Drop
 from actors.node.settings import NodeSettings
 
 
@@ -44,14 +45,14 @@ class CadenceRules:
     def end(self) -> None:
         self.stage = Stage.OVER
 
-    def drops(self, frame: Mapping[str, Any], mono_s: float) -> str | None:
-        """Why the frame is not relayed, as the name of a counter; None when it is."""
+    def drops(self, frame: Mapping[str, Any], mono_s: float) -> Drop | None:
+        """Why the frame is not relayed; None when it is."""
         if self.stage is not Stage.RUNNING:
-            return "telemetry_unasked"
+            return Drop.TELEMETRY_UNASKED
         if frame["node_id"] != self.node_id:
-            return "telemetry_of_another_node"
+            return Drop.TELEMETRY_OF_ANOTHER_NODE
         gap_s = self.interval_ms / 1000 * self.settings.cadence_gap_min
         if self._relayed_s is not None and mono_s - self._relayed_s < gap_s:
-            return "telemetry_too_soon"
+            return Drop.TELEMETRY_TOO_SOON
         self._relayed_s = mono_s
         return None

@@ -5,6 +5,7 @@ from typing import Any
 
 from actors.node.cadence import Cadence, Listener
 from actors.node.cadence_rules import CadenceRules
+from actors.node.drops import Drop
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
 from schemas.frames import Cmd, CmdCancel, Frame
@@ -53,11 +54,11 @@ class Cadences:
         self._by_msg_id[msg_id].rules.acked(ok)
         self._remove_what_is_over()
 
-    def relay(self, msg_id: str | None, frame: Mapping[str, Any], now: Moment) -> str | None:
-        """Pass a frame on to its listeners; or the name of the counter that says why not."""
+    def relay(self, msg_id: str | None, frame: Mapping[str, Any], now: Moment) -> Drop | None:
+        """Pass a frame on to its listeners; or why not."""
         cadence = self._by_msg_id.get(msg_id or "")
         if cadence is None:
-            return "telemetry_unasked"
+            return Drop.TELEMETRY_UNASKED
         dropped = cadence.rules.drops(frame, now.mono_s)
         if dropped is None:
             cadence.publish(frame)

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
+from actors.node.drops import Drop
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
 from schemas.errors import envelope
@@ -99,9 +100,9 @@ class Relay:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Something was dropped: add one to this counter."""
+    """Something was dropped: add one to its counter."""
 
-    what: str
+    what: Drop
 
 
 Effect = SendFrame | CloseWith | JudgeManifest | TakeResume | TakeAck | Relay | Count
@@ -213,7 +214,7 @@ class Session:
             case Resume(), Phase.RESUMING:
                 return self._resume(frame)
             case BadFrame(type="telemetry", msg_id=str()), Phase.LIVE:
-                return (Count("telemetry_invalid"),)
+                return (Count(Drop.TELEMETRY_INVALID),)
             case BadFrame(fault=Fault.TOO_LARGE), _:
                 return self.close(NodeClose.TOO_LARGE)
             case _:

@@ -8,6 +8,7 @@ from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
 from actors.manifest_shelf import ManifestShelf
 from actors.node.calls import PendingCalls
+from actors.node.drops import Drop
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
 from actors.roster import Roster
@@ -44,7 +45,7 @@ class World:
     settings: NodeSettings
     now: Callable[[], Moment]
     entropy: Callable[[int], bytes]
-    count: Callable[[str], None]
+    count: Callable[[Drop], None]
     ledgers: Ledgers | None = None  # None: nothing is charged
     roster: Roster = field(default_factory=Roster)
 

@@ -91,7 +91,8 @@ class Audience:
         size = len(event or b"")
         self._at += self._settings.slice_streams_max
         now_s = trio.current_time()
-        for stream in self._served[begin : self._at]:
+        served = self._served[begin : self._at]
+        for stream in served:
             try:
                 if event is not None:
                     stream.offer(event, size, now_s)
@@ -99,6 +100,8 @@ class Audience:
                     stream.close(StreamClose.DEVICE_OFFLINE)
             except Exception as exc:  # one stream's bug is that stream's end
                 stream.crash(exc)
+        if event is not None:
+            self._fan_out.frames += len(served)
         if self.is_being_served:
             return
         self._served, self._at = [], 0
@@ -109,6 +112,8 @@ class Audience:
 
 class FanOut:
     def __init__(self) -> None:
+        self.frames = 0
+        """Offered to streams so far; counted by the slice, not by the stream."""
         self._audiences: deque[Audience] = deque()
         self._lot = trio.lowlevel.ParkingLot()
 

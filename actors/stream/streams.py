@@ -39,6 +39,13 @@ class Streams:
         self._fan_out = FanOut()
         self._audiences: dict[Source, Audience] = {}
         self._per_tenant: Counter[str] = Counter()
+        self.closes: Counter[StreamClose] = Counter()  # of streams that have ended, but for those that crashed
+        self.crashes = 0
+
+    @property
+    def frames(self) -> int:
+        """Offered to streams so far."""
+        return self._fan_out.frames
 
     def start(self) -> None:
         self._supervisor.start(ChildSpec(name="fan_out", run=self._fan_out.run, kind=Kind.PERMANENT, stage=Stage.CORE))
@@ -72,7 +79,7 @@ class Streams:
                     stage=Stage.STREAMS,
                     entry=self.registry.entry(stream_id, stream),
                     ask_stop=lambda: stream.close(StreamClose.NORMAL),
-                    on_end=lambda _: self._ended(stream_id, stream),
+                    on_end=lambda crash: self._ended(stream_id, stream, crash),
                 )
             )
         except SupervisorStoppingError:
@@ -112,7 +119,11 @@ class Streams:
         self._audiences[source] = audience
         return audience
 
-    def _ended(self, stream_id: str, stream: StreamActor) -> None:
+    def _ended(self, stream_id: str, stream: StreamActor, crash: Exception | None) -> None:
+        if crash is not None and stream.rules.closed is None:
+            self.crashes += 1
+        else:
+            self.closes[stream.rules.closed or StreamClose.NORMAL] += 1
         stream.give_up()
         tenant = stream.subscriber.tenant
         self._per_tenant[tenant] -= 1

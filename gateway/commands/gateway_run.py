@@ -12,6 +12,7 @@ from gateway.commands.parsing import complain
 from gateway.data_folder import FolderInUseError
 from gateway.server import CannotListenError
 from gateway.settings import SettingsError
+from gateway.tracing import TracingUnavailableError
 
 
 def run_gateway(main: Callable[..., Awaitable[None]], *arguments: Any) -> int:
@@ -20,7 +21,7 @@ def run_gateway(main: Callable[..., Awaitable[None]], *arguments: Any) -> int:
         trio.run(main, *arguments)
     except Exception as exc:
         error = first_leaf(exc)
-        if isinstance(error, (SettingsError, FolderInUseError, CannotListenError)):
+        if isinstance(error, (SettingsError, FolderInUseError, CannotListenError, TracingUnavailableError)):
             return complain(str(error))
         if isinstance(error, ProcessMustStopError):
             print(f"heliograph: {error}", file=sys.stderr)

@@ -6,6 +6,7 @@ else stands in the way, and is told the result. A result that is withheld, or a 
 same. Whether scope and tenant allow a tool is decided before; policy only narrows that.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from actors.ledger.ledgers import Ledger, Ledgers
 from actors.ledger.rules import Budget, Exceeded
 from actors.node.session_rules import Moment
 from gateway.access.tokens import Principal
-from gateway.governance.denials import Denial, not_in_policy, over_budget, personal_data, too_often
+from gateway.governance.denials import Denial, Reason, not_in_policy, over_budget, personal_data, too_often
 from gateway.governance.pii import Scanner
 from gateway.governance.pii_kinds import Kind
 from gateway.governance.policy import Action, AgentRules, Policy, Side
@@ -43,6 +44,7 @@ class Governor:
         self._policy = policy
         self._ledgers = ledgers
         self._now = now
+        self.refusals: Counter[Reason] = Counter()  # that callers were told, counted by who told them
         self._rates = Rates()
         self._scanner = Scanner(list(Kind))
         self._national_ids: tuple[str, ...] = ()

@@ -12,11 +12,13 @@ import msgspec
 from actors.fleet import Fleet
 from actors.node.session_rules import Moment
 from gateway.access.tokens import Principal
+from gateway.call_audit import Door, Origin
 from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resource_not_found, tool_not_found
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
 from gateway.tool_calls import Answered, Refused, ToolCalls
 from gateway.tool_list import list_tools
+from gateway.tracing import parse_traceparent
 from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.projection import ToolName, parse_tool_name
 
@@ -60,8 +62,8 @@ class Methods:
         return _page("tools", [tool.listed for tool in page.tools], page.next_cursor)
 
     async def _call_tool(self, principal: Principal, params: Params) -> Result:
-        name, trace = params["name"], trace_id(params.get("_meta"))
-        answer = await self._calls.call_tool(principal, name, params.get("arguments") or {}, trace_id=trace)
+        name, origin = params["name"], origin_of(params)
+        answer = await self._calls.call_tool(principal, name, params.get("arguments") or {}, origin=origin)
         if isinstance(answer, Answered):
             return _tool_result(answer.result, answer.correlation_id)
         if answer.code in _NO_SUCH_TOOL:
@@ -90,12 +92,12 @@ class Methods:
 
     async def _read_resource(self, principal: Principal, params: Params) -> Result:
         """The latest metrics are those that the node gives now: reading is a call of its `snapshot`."""
-        uri, trace = params["uri"], trace_id(params.get("_meta"))
+        uri = params["uri"]
         node_id = node_of_uri(uri)
         tool = tool_for(self._fleet, node_id, "snapshot") if node_id is not None else None
         if tool is None or node_id is None:
             raise resource_not_found(uri)
-        answer = await self._calls.call_tool(principal, tool.name, {}, trace_id=trace)
+        answer = await self._calls.call_tool(principal, tool.name, {}, origin=origin_of(params))
         if isinstance(answer, Answered):
             text = msgspec.json.encode(answer.result).decode()
             contents = [{"uri": uri_of(node_id), "mimeType": "application/json", "text": text}]
@@ -104,15 +106,10 @@ class Methods:
         raise failed(_envelope(answer, answer.suggested_fix))
 
 
-def trace_id(meta: object) -> str | None:
-    """The trace that a W3C `traceparent` in `_meta` names; None when there is none that is well-formed."""
-    parent = meta.get("traceparent") if isinstance(meta, Mapping) else None
-    if not isinstance(parent, str) or len(parent) != 55:
-        return None
-    version, trace, span, flags = (parent.split("-") + [""] * 4)[:4]
-    is_hex = set(version + trace + span + flags) <= set("0123456789abcdef")
-    sizes = (len(version), len(trace), len(span), len(flags))
-    return trace if is_hex and sizes == (2, 32, 16, 2) and trace.strip("0") and span.strip("0") else None
+def origin_of(params: Params) -> Origin:
+    """A call over MCP, with the caller's span if a W3C `traceparent` in `_meta` names one."""
+    meta = params.get("_meta")
+    return Origin(Door.MCP, parse_traceparent(meta.get("traceparent")) if isinstance(meta, Mapping) else None)
 
 
 def _tool_result(value: Mapping[str, Any], correlation_id: str, *, is_error: bool = False) -> Result:

@@ -92,6 +92,7 @@ class Watches:
         key = self._new_id()
         reserved = await self._governor.reserve(watch.principal, tool.name, key)
         if isinstance(reserved, Denial):
+            self._governor.refusals[reserved.reason] += 1
             raise denied(reserved, key)
         if reserved is None:
             raise failed(envelope(Code.INTERNAL, correlation_id=key))

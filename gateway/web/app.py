@@ -7,6 +7,7 @@
     GET  /devices  /devices/{id}/manifest   retained manifests of the token's tenant, ETag = manifest etag
     GET  /.well-known/jwks.json      the public keys of tokens
     GET  /healthz  /readyz           alive; able to serve
+    GET  /metrics                    for Prometheus: `metrics.py`
     /admin/…                         for operators: `admin.py`
 
 Which server speaks HTTP is not known here, nor who may call what (`gateway.access`, `gateway.tool_calls`).
@@ -22,14 +23,17 @@ from actors.fleet import Fleet
 from actors.node.session_rules import Moment
 from actors.stream.streams import Streams
 from gateway.access.tokens import Principal, TokenClass, TokenFault, Verifier
+from gateway.call_audit import OVER_HTTP, Door, Origin
 from gateway.mcp.endpoint import METADATA_PATH, McpEndpoint
 from gateway.mcp.endpoint import PATH as MCP_PATH
 from gateway.pump import Pump
 from gateway.subscriptions import Subscriptions
 from gateway.tool_calls import Answered, Refused, ToolCalls
 from gateway.tool_list import PAGE_TOOLS_DEFAULT, list_tools
+from gateway.tracing import parse_traceparent
 from gateway.web.admin import Admin
 from gateway.web.exchange import BodyTooLarge, ClientGone, Exchange, Receive, Scope, Send
+from gateway.web.metrics import Metrics
 from gateway.web.subscribe import Subscribe, asks_for_events, is_subscribe
 from schemas.errors import Code
 from schemas.registry import REGISTRY, Schema
@@ -52,6 +56,7 @@ class App:
         calls: ToolCalls,
         mcp: McpEndpoint | None = None,
         admin: Admin | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._fleet = fleet
         self._verifier = verifier
@@ -72,6 +77,8 @@ class App:
             "/healthz": ("GET", self._healthz),
             "/readyz": ("GET", self._readyz),
         }
+        if metrics is not None:
+            self._routes["/metrics"] = ("GET", metrics.handle)
         if mcp is not None:
             self._routes[METADATA_PATH] = ("GET", mcp.metadata)
 
@@ -141,12 +148,16 @@ class App:
             )
             return
         tool, arguments = request
+        parent = exchange.header(b"traceparent")
+        origin = OVER_HTTP if parent is None else Origin(Door.HTTP, parse_traceparent(parent))
         answer: Answered | Refused | None
         if is_subscribe(tool) and asks_for_events(exchange.header(b"accept")):
-            answer = await self._subscribe(exchange, principal, tool, arguments)
+            answer = await self._subscribe(exchange, principal, tool, arguments, origin)
         else:
             # A caller that hangs up cancels its call, and the node is told.
-            answer = await exchange.unless_gone(lambda: self._calls.call_tool(principal, tool, arguments))
+            answer = await exchange.unless_gone(
+                lambda: self._calls.call_tool(principal, tool, arguments, origin=origin)
+            )
         if answer is None:
             return
         if isinstance(answer, Answered):

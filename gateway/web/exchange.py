@@ -134,8 +134,8 @@ class Exchange:
         allow = {b"allow": allowed.encode()}
         await self.refuse_status(405, "This route has another method.", f"Use {allowed}.", allow)
 
-    async def refuse_stranger(self) -> None:
-        error = unauthenticated(self._logged_id(401))
+    async def refuse_stranger(self, message: str | None = None, fix: str | None = None) -> None:
+        error = unauthenticated(self._logged_id(401), message, fix)
         await self.error(error, 401, {b"www-authenticate": b'Bearer realm="heliograph"'})
 
     def _logged_id(self, status: int) -> str:

@@ -7,6 +7,7 @@ and passes the stream's bytes to ASGI `send`.
 from actors.stream.actor import StreamActor
 from actors.supervision.errors import SupervisorStoppingError
 from gateway.access.tokens import Principal
+from gateway.call_audit import Origin
 from gateway.door.connection import ADOPT
 from gateway.door.responses import date_line
 from gateway.pump import Pump
@@ -44,14 +45,18 @@ class Subscribe:
         self._subscriptions = subscriptions
         self._pump = pump
 
-    async def __call__(self, exchange: Exchange, principal: Principal, name: str, arguments: object) -> Refused | None:
+    async def __call__(
+        self, exchange: Exchange, principal: Principal, name: str, arguments: object, origin: Origin
+    ) -> Refused | None:
         """None when there was a stream, or still is; or when we stop, and the connection has been closed."""
         try:
-            return await self._open(exchange, principal, name, arguments)
+            return await self._open(exchange, principal, name, arguments, origin)
         except SupervisorStoppingError:
             return None
 
-    async def _open(self, exchange: Exchange, principal: Principal, name: str, arguments: object) -> Refused | None:
+    async def _open(
+        self, exchange: Exchange, principal: Principal, name: str, arguments: object, origin: Origin
+    ) -> Refused | None:
         adopt = exchange.extension(ADOPT)
         if adopt is not None:
             input_bytes_max = self._subscriptions.streams.settings.input_bytes_max
@@ -61,10 +66,11 @@ class Subscribe:
                 arguments,
                 _HEAD + date_line(),
                 lambda: StreamSocket(adopt(), self._pump, input_bytes_max),
+                origin,
             )
             return opened if isinstance(opened, Refused) else None
         outlet = StreamSend(HEADERS)
-        answer = await self._subscriptions.open(principal, name, arguments, b"", lambda: outlet)
+        answer = await self._subscriptions.open(principal, name, arguments, b"", lambda: outlet, origin)
         if isinstance(answer, StreamActor):
             await exchange.hand_over(outlet.serve)
             return None

@@ -106,3 +106,14 @@ async def test_snapshot_and_history_give_the_same_state(disk: MemoryDisk) -> Non
     assert (await MemoryStore(disk).load(AGENT.stream)).snapshot is not None
     _, again = await opened(disk)
     assert again.state == ledger.state
+
+
+async def test_what_is_charged_is_summed_and_what_is_released_or_only_reserved_is_not(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    for key, micros in (("a", 3), ("b", 5), ("c", 7)):
+        assert ledger.hold(key, "tool", micros, BUDGET, 0) is None
+        assert await ledgers.reserve(ledger, key)
+    await ledgers.charge(ledger, "a", 1)
+    await ledgers.charge(ledger, "a", 2)  # once is all it counts
+    await ledgers.release(ledger, "b", 1)
+    assert ledgers.charged_micros == 3

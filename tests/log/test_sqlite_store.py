@@ -10,6 +10,7 @@ from pathlib import Path
 import outcome
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -280,3 +281,25 @@ async def test_reads_do_not_wait_for_the_writer(tmp_path: Path) -> None:
             assert len(await store.read("a")) == 1
             other.execute("ROLLBACK")
         assert await store.append(part("a", 1, "y")) == Appended((2,))
+
+
+async def test_appends_are_counted_by_their_answer(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log") as store:
+        for expected in (0, 1, 0):
+            await store.append(part("a", expected, "x"))
+        assert store.answered == {Appended: 2, Conflict: 1}
+    async with await SqliteStore.open(tmp_path / "other", LogLimits(queue_appends_max=0)) as store:
+        await store.append(part("a", 0, "x"))
+        assert store.answered == {Refused: 1}
+
+
+async def test_append_counts_as_queued_until_it_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await SqliteStore.open(tmp_path / "log") as store, trio.open_nursery() as nursery:
+        with monkeypatch.context() as writer_stands:
+            writer_stands.setattr(Writer, "submit", lambda *_: None)
+            nursery.start_soon(store.append, part("a", 0, "x"))
+            await trio.testing.wait_all_tasks_blocked()
+        assert store.queued_appends == 1
+        await store.append(part("a", 0, "x"))
+        assert store.queued_appends == 1  # the first one still
+        nursery.cancel_scope.cancel()

@@ -13,8 +13,9 @@ from ulid import ULID
 from actors.fleet import Fleet
 from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Principal, Scope, TokenClass
+from gateway.call_audit import Door, Origin
 from gateway.mcp.errors import RpcError
-from gateway.mcp.methods import CORRELATION_ID, Methods, trace_id
+from gateway.mcp.methods import CORRELATION_ID, Methods, origin_of
 from gateway.mcp.settings import McpSettings
 from gateway.tool_calls import ToolCalls
 from schemas.contract import contract
@@ -180,10 +181,11 @@ async def test_trace_of_the_caller_is_in_the_audit_line(
         {"traceparent": TRACEPARENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0" * 32)},
         {"traceparent": TRACEPARENT.replace("-", "a")},
         {"traceparent": TRACEPARENT + "\n"},
+        {"traceparent": "ff" + TRACEPARENT[2:]},
     ],
 )
 def test_trace_that_is_not_well_formed_is_none(meta: object) -> None:
-    assert trace_id(meta) is None
+    assert origin_of({"_meta": meta}) == Origin(Door.MCP, None)
 
 
 # ---- resources ------------------------------------------------------------------------------------------------------

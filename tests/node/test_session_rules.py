@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from actors.node.drops import Drop
 from actors.node.session_rules import (
     CloseWith,
     Count,
@@ -149,7 +150,7 @@ def test_bad_frame_closes_by_its_code(phase: Phase, bad: BadFrame, close: NodeCl
 
 def test_telemetry_that_breaks_its_schema_is_dropped_and_counted_when_live() -> None:
     one = session(Phase.LIVE)
-    assert one.received(BAD_TELEMETRY, None, at(1)) == (Count("telemetry_invalid"),)
+    assert one.received(BAD_TELEMETRY, None, at(1)) == (Count(Drop.TELEMETRY_INVALID),)
     assert one.phase is Phase.LIVE
     assert closed(session(Phase.RESUMING).received(BAD_TELEMETRY, None, at(1))) is NodeClose.BAD_FRAME
 

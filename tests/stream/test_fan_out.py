@@ -246,3 +246,20 @@ async def test_fan_out_that_is_started_again_goes_on() -> None:
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
     assert [stream.told for stream in streams] == [[b"1", b"1"]] * 30
+
+
+async def test_frames_are_counted_for_every_stream_of_every_slice_and_closes_are_not(nursery: trio.Nursery) -> None:
+    hall = Hall()
+    nursery.start_soon(hall.fan_out.run)
+    small, _ = hall.audience(2)
+    large, streams = hall.audience(9)
+    small.publish(b"one")
+    assert hall.fan_out.frames == 2
+    large.publish(b"two")
+    await trio.testing.wait_all_tasks_blocked()
+    assert hall.fan_out.frames == 2 + 9
+    large.on_cadence_end()
+    await trio.testing.wait_all_tasks_blocked()
+    assert streams[8].told == [b"two", StreamClose.DEVICE_OFFLINE]
+    assert hall.fan_out.frames == 2 + 9
+    nursery.cancel_scope.cancel()

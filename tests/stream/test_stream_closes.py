@@ -347,6 +347,7 @@ async def test_stream_past_the_tenants_quota_opens_and_is_closed_with_4429() -> 
         agents[0].half_close()
         assert await agents[0].close_code() == 1000
         await until(lambda: len(here.streams.registry) == 1)
+        assert here.streams.closes == {StreamClose.RATE_LIMITED: 1, StreamClose.NORMAL: 1}
         again = await here.subscribe()
         node.publish()
         assert await again.event() == event()

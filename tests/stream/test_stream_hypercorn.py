@@ -231,6 +231,7 @@ async def test_crash_of_one_stream_ends_it_without_a_close_event(monkeypatch: py
         told = node.publish()
         assert await agent.event(second) == told
         assert await agent.rest(first) == b""
+        assert (here.streams.crashes, here.streams.closes.total()) == (1, 0)
 
 
 # ---- HTTP/1.1 of hypercorn, as under TLS ---------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""What a gateway tells Prometheus of itself."""
