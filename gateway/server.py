@@ -36,6 +36,9 @@ from gateway.mcp.watch import Watches
 from gateway.settings import Address, Settings
 from gateway.tls import leaf, server_context
 from gateway.tool_calls import ToolCalls
+from gateway.tool_list import Elsewhere
+from gateway.upstreams.calls import UpstreamCalls
+from gateway.upstreams.upstreams import Upstreams
 from gateway.web.admin import Admin
 from gateway.web.app import App
 from gateway.web.exchange import BODY_BYTES_MAX
@@ -106,8 +109,13 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return mint.mint(now().wall_ms)
 
             governor = Governor(lambda: policy.current, devices.ledgers, now)
-            calls = ToolCalls(devices.fleet, new_id, now, governor)
-            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, new_id, make_binding)
+            upstreams = Upstreams(
+                supervisor, lambda: policy.current, settings.upstreams, devices.fleet.world.roster.tell
+            )
+            upstreams.start()
+            elsewhere = UpstreamCalls(upstreams, governor, new_id, settings.upstreams)
+            calls = ToolCalls(devices.fleet, new_id, now, governor, elsewhere)
+            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, new_id, make_binding, elsewhere)
             app = App(
                 devices.fleet,
                 folder.verifier,
@@ -120,6 +128,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 calls,
                 mcp,
                 Admin(folder, devices.fleet, (devices.fleet.revoke, streams.revoke, mcp.revoke), new_id, now),
+                elsewhere,
             )
             door = Door(
                 supervisor,
@@ -181,9 +190,10 @@ def _mcp(
     verifier: Verifier,
     new_id: Callable[[], str],
     make_binding: MakeBinding,
+    elsewhere: Elsewhere,
 ) -> McpEndpoint:
     sessions, watches = Sessions(settings.mcp), Watches(fleet, settings.mcp, now, new_id, calls.governor)
-    binding = make_binding(Methods(fleet, calls, now, settings.mcp), watches, sessions, supervisor, now)
+    binding = make_binding(Methods(fleet, calls, now, settings.mcp, elsewhere), watches, sessions, supervisor, now)
     endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
     endpoint.start(supervisor)
     return endpoint

@@ -8,6 +8,7 @@
     [stream]    limits of telemetry streams         (actors/stream/settings.py)
     [door]      limits of the HTTP door             (gateway/door/settings.py)
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
+    [upstreams] limits of other MCP servers         (gateway/upstreams/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/log_output.py)
     data = "heliograph-data"
 
@@ -33,6 +34,7 @@ from gateway.door.settings import DoorSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.log_output import LogSettings
 from gateway.mcp.settings import McpSettings
+from gateway.upstreams.settings import UpstreamSettings
 
 PREFIX = "HELIOGRAPH_"
 
@@ -79,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
     door: dict[str, int | float] = {}
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
+    upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
 
     @property
@@ -103,7 +106,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
 
 
-_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "governance", "log")
+_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "governance", "upstreams", "log")
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

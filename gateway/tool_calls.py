@@ -6,7 +6,7 @@ audit line; arguments, results, tokens and strings of a device are in none.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -31,8 +31,14 @@ CALL_MS_MAX = 5000  # from arrival to answer (RFC-0005 §7); past it: E_DEADLINE
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    result: Mapping[str, Any]
+    result: Any  # of a device, an object
     correlation_id: str
+    as_mcp: Mapping[str, Any] | None = None  # of an upstream: its `CallToolResult`, which may have `isError`
+
+    @property
+    def is_error(self) -> bool:
+        """The tool itself says that it failed."""
+        return self.as_mcp is not None and bool(self.as_mcp["isError"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,16 @@ class No:
         return Refused(self.code, correlation_id, self.message, self.suggested_fix, retry_after_ms, self.denial)
 
 
+class Elsewhere(Protocol):
+    """Tools that are no device's: `gateway.upstreams`."""
+
+    def has(self, name: str) -> bool: ...
+
+    def known_name(self, name: str) -> str | None: ...
+
+    async def call(self, principal: Principal, name: str, arguments: Any, arrived: Moment) -> Answered | Refused: ...
+
+
 def _free(_: str) -> Exceeded | None:
     return None
 
@@ -73,9 +89,15 @@ class ToolCalls:
     """Without a governor nothing is limited by policy, and nothing costs anything."""
 
     def __init__(
-        self, fleet: Fleet, new_id: Callable[[], str], now: Callable[[], Moment], governor: Governor | None = None
+        self,
+        fleet: Fleet,
+        new_id: Callable[[], str],
+        now: Callable[[], Moment],
+        governor: Governor | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.governor = governor
+        self._elsewhere = elsewhere
         self._fleet = fleet
         self._new_id = new_id
         self._now = now
@@ -83,31 +105,37 @@ class ToolCalls:
     async def call_tool(
         self, principal: Principal, name: str, arguments: Any, *, trace_id: str | None = None
     ) -> Answered | Refused:
-        """Run the tool for this principal, within 5 s of now."""
+        """Run the tool for this principal: a device's within 5 s of now, an upstream's within its own timeout."""
         arrived = self._now()
         target = parse_tool_name(name)
         answer: Answered | Refused | None = None
+        elsewhere = self._elsewhere if self._elsewhere is not None and self._elsewhere.has(name) else None
+        # A name that nothing has is the caller's text, and stays out of the log.
+        known = str(target) if isinstance(target, ToolName) else None
         try:
-            answer = await self._answer(principal, target, arguments, arrived)
+            if elsewhere is not None:
+                known = elsewhere.known_name(name)
+                answer = await elsewhere.call(principal, name, arguments, arrived)
+            else:
+                answer = await self._answer(principal, target, arguments, arrived)
         finally:  # a caller that hangs up, or a crash, must not leave a call without its line
-            self._audit(principal, target, answer, arrived, trace_id)
+            self._audit(principal, known, target, answer, arrived, trace_id)
         return answer
 
     def _audit(
         self,
         principal: Principal,
+        known: str | None,
         target: ToolName | Code,
         answer: Answered | Refused | None,
         arrived: Moment,
         trace_id: str | None,
     ) -> None:
-        # A name that is not one of ours is the caller's text, and stays out of the log.
-        named = target if isinstance(target, ToolName) else None
         decision = {Answered: "answered", Refused: "refused"}.get(type(answer), "abandoned")
         log.info(
             "tool_call",
-            tool=None if named is None else str(named),
-            node_id=None if named is None else named.node_id,
+            tool=known,
+            node_id=target.node_id if isinstance(target, ToolName) else None,
             sub=principal.sub,
             tenant=principal.tenant,
             decision=decision,

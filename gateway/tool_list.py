@@ -4,9 +4,10 @@ Ordered by node, then by name, so that a page costs what it shows and a fleet's 
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from actors.fleet import Fleet
 from gateway.access.scopes import authorize
@@ -17,9 +18,36 @@ PAGE_TOOLS_DEFAULT = 200
 PAGE_TOOLS_MAX = 1000  # asked for more: this many
 
 
+class Described(Protocol):
+    """A tool as agents see it, wherever it is."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]: ...
+
+    @property
+    def output_schema(self) -> Mapping[str, Any] | None: ...
+
+    @property
+    def annotations(self) -> dict[str, Any]: ...
+
+
+class Elsewhere(Protocol):
+    """Tools that are no device's: `gateway.upstreams`."""
+
+    def has(self, name: str) -> bool: ...
+
+    def tools(self, principal: Principal, wall_ms: int, after: str | None) -> Iterator[Described]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    tools: list[Tool]
+    tools: Sequence[Described]
     next_cursor: str | None  # the last name shown, when there are more
 
 
@@ -48,12 +76,38 @@ def list_tools(
     return Page(tools, None)
 
 
-def describe(tool: Tool) -> dict[str, Any]:
+def list_all_tools(
+    fleet: Fleet,
+    elsewhere: Elsewhere | None,
+    principal: Principal,
+    wall_ms: int,
+    after: str | None = None,
+    limit: int = PAGE_TOOLS_DEFAULT,
+) -> Page | None:
+    """The same, and behind the last tool of a device those that are elsewhere. A cursor says by its prefix whose it is."""
+    if elsewhere is None:
+        return list_tools(fleet, principal, wall_ms, after, limit)
+    limit = min(limit, PAGE_TOOLS_MAX)
+    tools: list[Described] = []
+    if after is None or not elsewhere.has(after):
+        page = list_tools(fleet, principal, wall_ms, after, limit)
+        if page is None or page.next_cursor is not None:
+            return page
+        tools, after = list(page.tools), None
+    for tool in elsewhere.tools(principal, wall_ms, after):
+        if len(tools) == limit:
+            return Page(tools, tools[-1].name)
+        tools.append(tool)
+    return Page(tools, None)
+
+
+def describe(tool: Described) -> dict[str, Any]:
     """The tool as an MCP client wants it."""
+    given = {} if tool.output_schema is None else {"outputSchema": tool.output_schema}
     return {
         "name": tool.name,
         "description": tool.description,
         "inputSchema": tool.input_schema,
-        "outputSchema": tool.output_schema,
+        **given,
         "annotations": tool.annotations,
     }

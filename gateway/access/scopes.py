@@ -45,6 +45,15 @@ def needed_scope(safety_class: str, verb: str) -> Scope | None:
 def authorize(principal: Principal, tool: Tool, node_tenant: str, now_ms: int) -> Denied | None:
     """Scope first, then tenant; None when the call may go on."""
     scope = needed_scope(tool.safety_class, tool.target.verb)
+    return _judged(principal, scope, principal.tenant == node_tenant, now_ms)
+
+
+def may_use(principal: Principal, safety_class: str, is_of_tenant: bool, now_ms: int) -> Denied | None:
+    """The same for a tool that is no device's: it has no verb, and may belong to several tenants."""
+    return _judged(principal, needed_scope(safety_class, "invoke"), is_of_tenant, now_ms)
+
+
+def _judged(principal: Principal, scope: Scope | None, is_of_tenant: bool, now_ms: int) -> Denied | None:
     if scope is None:
         return Denied(
             "No token may use this tool: its safety class is not open to agents.",
@@ -56,10 +65,10 @@ def authorize(principal: Principal, tool: Tool, node_tenant: str, now_ms: int) -
             f"Ask an operator for a token with the scope {scope}.",
             scope,
         )
-    if principal.tenant != node_tenant:
+    if not is_of_tenant:
         return Denied(
             "This tool belongs to another tenant.",
-            "Use a token of the node's tenant, or list the tools that your own token may call.",
+            "Use a token of its tenant, or list the tools that your own token may call.",
         )
     return None
 

@@ -16,7 +16,7 @@ from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resou
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
 from gateway.tool_calls import Answered, Refused, ToolCalls
-from gateway.tool_list import describe, list_tools
+from gateway.tool_list import Elsewhere, describe, list_all_tools
 from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.projection import ToolName, parse_tool_name
 
@@ -30,8 +30,14 @@ _NO_SUCH_TOOL = (Code.MANIFEST_NOT_FOUND, Code.KIND_UNSUPPORTED, Code.VERB_UNSUP
 
 class Methods:
     def __init__(
-        self, fleet: Fleet, calls: ToolCalls, now: Callable[[], Moment], settings: McpSettings | None = None
+        self,
+        fleet: Fleet,
+        calls: ToolCalls,
+        now: Callable[[], Moment],
+        settings: McpSettings | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._fleet = fleet
         self._calls = calls
         self._now = now
@@ -52,7 +58,8 @@ class Methods:
 
     async def _list_tools(self, principal: Principal, params: Params) -> Result:
         limit = self._settings.page_items_max
-        page = list_tools(self._fleet, principal, self._now().wall_ms, params.get("cursor"), limit)
+        cursor, wall_ms = params.get("cursor"), self._now().wall_ms
+        page = list_all_tools(self._fleet, self._elsewhere, principal, wall_ms, cursor, limit)
         if page is None:
             raise bad_cursor()
         return _page("tools", [describe(tool) for tool in page.tools], page.next_cursor)
@@ -61,6 +68,8 @@ class Methods:
         name, trace = params["name"], trace_id(params.get("_meta"))
         answer = await self._calls.call_tool(principal, name, params.get("arguments") or {}, trace_id=trace)
         if isinstance(answer, Answered):
+            if answer.as_mcp is not None:
+                return {**answer.as_mcp, "_meta": {CORRELATION_ID: answer.correlation_id}}
             return _tool_result(answer.result, answer.correlation_id)
         if answer.code in _NO_SUCH_TOOL:
             raise tool_not_found()

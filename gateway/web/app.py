@@ -27,7 +27,7 @@ from gateway.mcp.endpoint import PATH as MCP_PATH
 from gateway.pump import Pump
 from gateway.subscriptions import Subscriptions
 from gateway.tool_calls import Answered, Refused, ToolCalls
-from gateway.tool_list import PAGE_TOOLS_DEFAULT, describe, list_tools
+from gateway.tool_list import PAGE_TOOLS_DEFAULT, Elsewhere, describe, list_all_tools
 from gateway.web.admin import Admin
 from gateway.web.exchange import BodyTooLarge, ClientGone, Exchange, Receive, Scope, Send
 from gateway.web.subscribe import Subscribe, asks_for_events, is_subscribe
@@ -52,7 +52,9 @@ class App:
         calls: ToolCalls,
         mcp: McpEndpoint | None = None,
         admin: Admin | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._fleet = fleet
         self._verifier = verifier
         self._jwks = jwks
@@ -149,7 +151,14 @@ class App:
             answer = await exchange.unless_gone(lambda: self._calls.call_tool(principal, tool, arguments))
         if answer is None:
             return
-        if isinstance(answer, Answered):
+        if isinstance(answer, Answered) and answer.is_error:
+            await exchange.refuse(
+                Code.INTERNAL,
+                "The tool itself reports that it failed.",
+                "Call it over MCP, at /mcp, to read what it says; then correct the arguments and call again.",
+                correlation_id=answer.correlation_id,
+            )
+        elif isinstance(answer, Answered):
             await exchange.json(answer.result)
         else:
             more = {} if answer.retry_after_ms is None else {"retry_after_ms": answer.retry_after_ms}
@@ -165,7 +174,8 @@ class App:
         cursor = exchange.query("cursor")
         page = None
         if limit.isascii() and limit.isdigit() and int(limit[:9]) > 0:
-            page = list_tools(self._fleet, principal, self._now().wall_ms, cursor, int(limit[:9]))
+            wall_ms = self._now().wall_ms
+            page = list_all_tools(self._fleet, self._elsewhere, principal, wall_ms, cursor, int(limit[:9]))
         if page is None:
             await exchange.refuse(
                 Code.MANIFEST_INVALID,
