@@ -40,7 +40,9 @@ class Trouble(Enum):
     """Why a call has no result."""
 
     DOWN = auto()
-    """It is not connected, or was lost before the answer."""
+    """It is not connected."""
+    LOST = auto()
+    """It was lost before the answer."""
     SLOW = auto()
     FAILED = auto()
     """It answered with an error, or with what is no result."""
@@ -123,7 +125,7 @@ class Upstream:
             REACH.reset(mark)
             session.calls.discard(scope)
         if session.is_over:
-            return answer if isinstance(answer, dict) else Trouble.DOWN
+            return answer if isinstance(answer, dict) else Trouble.LOST
         if isinstance(answer, Trouble):
             self._look.set()  # is it still there, and is the tool?
         return answer
@@ -256,6 +258,8 @@ async def _call(client: Client, name: str, arguments: Mapping[str, Any]) -> dict
     params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
     try:
         result = await client.session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
+    except MCPError as error:
+        return Trouble.LOST if error.code == types.CONNECTION_CLOSED else Trouble.FAILED
     except Exception:  # whatever it was, there is no result; the upstream's words are dropped here
         return Trouble.FAILED
     return result.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -32,6 +32,11 @@ _OFFLINE = No(
 )
 _TROUBLE = {
     Trouble.DOWN: _OFFLINE,
+    Trouble.LOST: No(
+        Code.NODE_OFFLINE,
+        "The server behind this tool was lost before it answered.",
+        "It may have done what was asked. If it is safe to repeat, wait and call again.",
+    ),
     Trouble.SLOW: No(Code.DEADLINE_EXCEEDED),
     Trouble.FAILED: No(Code.INTERNAL, "The server behind this tool failed."),
 }

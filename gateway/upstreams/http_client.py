@@ -1,4 +1,4 @@
-"""The HTTP client for upstreams that have an address: says when a call's first byte was sent, and reads no endless body.
+"""The HTTP client for upstreams with an address: says when a call's first byte was sent, and reads no endless body.
 
 Nothing of our environment is used, neither proxies nor a .netrc: an upstream gets what the policy says and no more.
 """

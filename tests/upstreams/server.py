@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.utilities.types import Image
 
 server = MCPServer("upstream", instructions="never shown")
@@ -67,7 +68,7 @@ def pii_in_text() -> str:
 
 @server.tool(structured_output=False)
 def fail(text: str) -> str:
-    raise ValueError(text)
+    raise ToolError(text)
 
 
 @server.tool(structured_output=False)

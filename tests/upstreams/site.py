@@ -27,7 +27,7 @@ QUICK = {"upstreams__retry_s_min": 0.05, "upstreams__retry_s_max": 0.2, "upstrea
 
 
 def by_stdio(name: str = "std", **more: Any) -> str:
-    return _entry(name, command=[*SERVER, "--stdio"], cwd=str(ROOT), **more)
+    return _entry(name, **{"command": [*SERVER, "--stdio"], "cwd": str(ROOT), **more})
 
 
 def by_http(port: int, name: str = "web", **more: Any) -> str:
