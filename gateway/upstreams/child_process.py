@@ -22,8 +22,8 @@ from gateway.upstreams.reach import REACH
 from gateway.upstreams.settings import UpstreamSettings
 
 INHERITED = ("PATH", "HOME", "LANG")
+BAD_LINES_MAX = 100  # a banner is forgiven; one more line that is no message, and the child counts as gone
 REAP_S_MAX = 1.0  # for the kernel to end a child that was killed
-_CHUNK_BYTES = 65_536
 
 
 class ChildGoneError(Exception):
@@ -64,15 +64,20 @@ async def child_process(
 async def _read(
     stdout: trio.abc.ReceiveStream, arrived: ContextSendStream[SessionMessage | Exception], bytes_max: int
 ) -> None:
-    line = bytearray()
+    line, bad_lines = bytearray(), 0
     try:
         async for chunk in stdout:
             *whole, rest = chunk.split(b"\n")
             for end in whole:
                 line += end
-                if line.strip():
-                    await arrived.send(_parsed(bytes(line)))
+                message = _parsed(bytes(line))
                 line.clear()
+                if message is not None:
+                    await arrived.send(message)
+                    continue
+                bad_lines += 1
+                if bad_lines > BAD_LINES_MAX:
+                    raise ChildGoneError
             line += rest
             if len(line) > bytes_max:
                 break
@@ -81,11 +86,11 @@ async def _read(
     raise ChildGoneError
 
 
-def _parsed(line: bytes) -> SessionMessage | Exception:
+def _parsed(line: bytes) -> SessionMessage | None:
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
-        return ValueError("a line that is no message")  # without the line
+        return None
 
 
 async def _write(stdin: trio.abc.SendStream, left: ContextReceiveStream[SessionMessage]) -> None:
