@@ -44,6 +44,8 @@ class Trouble(Enum):
     LOST = auto()
     """It was lost before the answer."""
     SLOW = auto()
+    BUSY = auto()
+    """It has as many calls as it may."""
     FAILED = auto()
     """It answered with an error, or with what is no result."""
 
@@ -113,8 +115,8 @@ class Upstream:
     async def call(self, tool: UpstreamTool, arguments: Mapping[str, Any], reach: Reach) -> dict[str, Any] | Trouble:
         """The result as MCP has it, or why there is none. `reach` is told when the call has left."""
         session = self._session
-        if session is None:
-            return Trouble.DOWN
+        if session is None or not self.has_room:
+            return Trouble.DOWN if session is None else Trouble.BUSY
         answer: dict[str, Any] | Trouble = Trouble.SLOW
         mark = REACH.set(reach)
         try:
@@ -255,11 +257,11 @@ class Upstream:
 
 async def _call(client: Client, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | Trouble:
     """Not by `client.call_tool`, which judges the result by Python's regular expressions: those can take for ever."""
-    params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
     try:
+        params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
         result = await client.session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
+        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
     except MCPError as error:
         return Trouble.LOST if error.code == types.CONNECTION_CLOSED else Trouble.FAILED
     except Exception:  # whatever it was, there is no result; the upstream's words are dropped here
         return Trouble.FAILED
-    return result.model_dump(mode="json", by_alias=True, exclude_none=True)

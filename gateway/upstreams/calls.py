@@ -30,6 +30,7 @@ _OFFLINE = No(
     "The server behind this tool is not connected.",
     "Wait and call again, or list the tools to see what there is meanwhile.",
 )
+_BUSY = No(Code.RATE_LIMITED, "Too many calls are under way at the server behind this tool.")
 _TROUBLE = {
     Trouble.DOWN: _OFFLINE,
     Trouble.LOST: No(
@@ -38,9 +39,9 @@ _TROUBLE = {
         "It may have done what was asked. If it is safe to repeat, wait and call again.",
     ),
     Trouble.SLOW: No(Code.DEADLINE_EXCEEDED),
+    Trouble.BUSY: _BUSY,
     Trouble.FAILED: No(Code.INTERNAL, "The server behind this tool failed."),
 }
-_BUSY = No(Code.RATE_LIMITED, "Too many calls are under way at the server behind this tool.")
 _UNFIT = No(Code.INTERNAL, "The server behind this tool gave a result that cannot be passed on.")
 
 

@@ -3,6 +3,7 @@
 Nothing of our environment is used, neither proxies nor a .netrc: an upstream gets what the policy says and no more.
 """
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -10,6 +11,11 @@ import httpx2
 
 from gateway.upstreams.reach import REACH
 from gateway.upstreams.settings import UpstreamSettings
+
+# They log the addresses that they ask, which may hold secrets.
+for _name in ("httpx2", "httpcore2"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+    logging.getLogger(_name).propagate = False
 
 _SENDING = ("http11.send_request_headers.started", "http2.send_request_headers.started")
 

@@ -115,10 +115,10 @@ def http_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def children() -> list[int]:
-    """The servers that this process has started as upstreams."""
+    """The processes that upstreams are, with all that they have started."""
     found = []
     for child in psutil.Process(os.getpid()).children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "--stdio" in child.cmdline():
+            if "--http" not in child.cmdline():
                 found.append(child.pid)
     return found

@@ -26,10 +26,12 @@ def test_failures_never_overflow() -> None:
 
 def test_one_that_stayed_up_begins_anew_and_one_that_did_not_goes_on() -> None:
     life = Life(UpstreamSettings(), failures=5)
+    states: list[State] = []
     life.connect()
-    assert life.state is State.CONNECTING
+    states.append(life.state)
     life.came_up(100.0)
-    assert life.state is State.UP
+    states.append(life.state)
+    assert states == [State.CONNECTING, State.UP]
     assert life.ended(159.9, 1.0) == 32
     life.connect()
     life.came_up(200.0)

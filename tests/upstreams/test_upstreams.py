@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import trio
 
@@ -290,7 +291,14 @@ async def test_http_upstream_that_dies_is_noticed_and_comes_back(tmp_path: Path)
             assert await gate.spent_micros() == 2 * PRICE
 
 
-@pytest.mark.parametrize("command", [["/nonexistent/prog"], ["true"], ["sleep", "60"], ["yes"], ["cat", "/dev/zero"]])
+STUBBORN = "trap '' TERM INT; sleep 77 & while :; do sleep 1; done"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["/nonexistent/prog"], ["true"], ["sleep", "60"], ["yes"], ["cat", "/dev/zero"], ["sh", "-c", STUBBORN]],
+    ids=["nothing", "ends", "silent", "babbles", "endless line", "stubborn"],
+)
 async def test_command_that_is_no_server_harms_nobody(tmp_path: Path, command: list[str]) -> None:
     policy = AGENTS + by_stdio("bad", command=command, connect_timeout="1s") + by_stdio()
     async with front(tmp_path, policy) as gate:
@@ -396,3 +404,61 @@ trio.run(main)
         ("std.crash", None, "refused", "E_NODE_OFFLINE"),
     ]
     assert {line["upstream"] for line in lines if line["event"] == "upstream_down"} == {"std", "web", "bad"}
+
+
+async def test_server_of_the_handshake_era_works_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.upstreams.old_server"]
+    async with front(tmp_path, AGENTS + by_stdio("old", command=command)) as gate:
+        await gate.until_listed("old.first")
+        assert (await gate.call("old.first")).json() == {"content": [{"type": "text", "text": "hello"}]}
+        await gate.until_listed("old.second")
+        failed = await gate.mcp("old.second")
+        assert failed["result"]["structuredContent"]["code"] == "E_INTERNAL"
+        assert "hunter2" not in str(failed)
+        assert (await gate.call("old.second")).json()["message"] == "The server behind this tool failed."
+        assert await gate.spent_micros() == 3 * PRICE
+
+
+async def test_as_many_calls_as_may_be_under_way(tmp_path: Path) -> None:
+    async with front(tmp_path, AGENTS + by_stdio(), upstreams__calls_max=2) as gate:
+        await gate.until_listed("std.add")
+        statuses: list[int] = []
+
+        async def ask() -> None:
+            statuses.append((await gate.call("std.slow", seconds=1)).status_code)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(ask)
+        assert sorted(statuses) == [200, 200, 429, 429]
+        assert await gate.spent_micros() == 2 * PRICE
+
+
+def test_call_that_a_killed_gateway_leaves_behind_is_charged_at_the_next_start(tmp_path: Path) -> None:
+    program = f"""
+import os, signal, trio
+from pathlib import Path
+from tests.upstreams.site import AGENTS, by_stdio, children, front
+async def main():
+    async with front(Path({str(tmp_path)!r}), AGENTS + by_stdio()) as gate, trio.open_nursery() as nursery:
+        await gate.until_listed("std.add")
+        print(*children(), flush=True)
+        nursery.start_soon(lambda: gate.call("std.slow", seconds=30))
+        await trio.sleep(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+trio.run(main)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == -9, done.stderr
+    (child,) = [int(line) for line in done.stdout.splitlines() if line.isdigit()]
+
+    async def spent() -> None:
+        async with front(tmp_path, AGENTS) as gate:
+            assert await gate.spent_micros() == PRICE
+
+    trio.run(spent)
+    for _ in range(100):  # its input has ended, and so does it
+        if not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the child outlives its gateway")
