@@ -126,9 +126,9 @@ class Upstream:
         finally:
             REACH.reset(mark)
             session.calls.discard(scope)
-        if session.is_over:
-            return answer if isinstance(answer, dict) else Trouble.LOST
         if isinstance(answer, Trouble):
+            if session.is_over or answer is Trouble.LOST:
+                answer = Trouble.LOST if reach.sent else Trouble.DOWN
             self._look.set()  # is it still there, and is the tool?
         return answer
 

@@ -462,3 +462,27 @@ trio.run(main)
             return
         time.sleep(0.1)
     raise AssertionError("the child outlives its gateway")
+
+
+async def test_call_that_finds_nobody_listening_costs_nothing(tmp_path: Path) -> None:
+    port = free_port()
+    async with front(tmp_path, AGENTS + by_http(port)) as gate:
+        with http_server(port):
+            await gate.until_listed("web.add")
+        lost = await gate.call("web.add", a=1)
+        assert (lost.status_code, lost.json()["message"]) == (503, "The server behind this tool is not connected.")
+        assert await gate.spent_micros() == 0
+
+
+async def test_http_upstream_that_hangs_is_bounded_and_connected_anew(tmp_path: Path) -> None:
+    port = free_port()
+    with http_server(port):
+        async with front(tmp_path, AGENTS + by_http(port, call_timeout="1s"), upstreams__list_s_max=0.5) as gate:
+            await gate.until_listed("web.add")
+            assert (await gate.call("web.freeze", seconds=4)).status_code == 504
+            assert (await gate.call(gate.site.echo, message="hi")).status_code == 200
+            await gate.until_gone("web.add")
+            assert (await gate.call("web.add", a=1)).status_code == 503
+            await gate.until_listed("web.add")
+            assert (await gate.call("web.add", a=1)).status_code == 200
+            assert await gate.spent_micros() == 3 * PRICE
