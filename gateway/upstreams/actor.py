@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 import mcp_types as types
+import msgspec
 import structlog
 import trio
 from mcp.client.client import Client
@@ -33,6 +34,7 @@ from gateway.upstreams.tool_rules import UpstreamTool, listed
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 PAGES_MAX = 100  # of a list; an upstream that has more is connected anew
+SECRET_CHARS_MIN = 8  # of a value that no answer may hold; shorter ones would be found by chance
 CLOSE_S_MAX = 2.0  # for taking leave of an upstream
 
 
@@ -82,6 +84,7 @@ class Upstream:
         self._chance = chance
         self._life = Life(settings)
         self._session: _Session | None = None
+        self._secrets: frozenset[bytes] = frozenset()  # as they look in JSON
         self._told: Sequence[Mapping[str, Any]] = ()
         self._look = trio.Event()
 
@@ -96,6 +99,10 @@ class Upstream:
     @property
     def has_room(self) -> bool:
         return self._session is None or len(self._session.calls) < self._settings.calls_max
+
+    def betrays(self, json: bytes) -> bool:
+        """Whether it holds a credential that we gave to this upstream."""
+        return any(secret in json for secret in self._secrets)
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -171,12 +178,18 @@ class Upstream:
         )
 
     def _values(self, named: Sequence[tuple[str, Value]]) -> dict[str, str]:
-        values = {}
+        """What comes from a variable is a secret, and so is what authorizes us."""
+        values: dict[str, str] = {}
+        secrets: set[str] = set()
         for name, value in named:
             text = value.read(self._environment)
             if text is None:
                 raise _NoVariableError
             values[name] = text
+            if value.variable is not None or name.lower() == "authorization":
+                secrets |= {text, text.rpartition(" ")[2]}
+        kept = (secret for secret in secrets if len(secret) >= SECRET_CHARS_MIN)
+        self._secrets = frozenset(msgspec.json.encode(secret)[1:-1] for secret in kept)
         return values
 
     def _arrive(self, client: Client) -> None:
@@ -245,7 +258,7 @@ class Upstream:
             return False
         tools: dict[str, UpstreamTool] = {}
         for one in told:
-            tool = listed(self.rules, one, self._settings)
+            tool = None if self.betrays(msgspec.json.encode(one)) else listed(self.rules, one, self._settings)
             if tool is not None:
                 tools[tool.name] = tool
             await trio.lowlevel.checkpoint()  # compiling a thousand schemas would keep everybody else waiting

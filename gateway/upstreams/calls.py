@@ -88,7 +88,7 @@ class UpstreamCalls:
         if reservation is None:
             return Refused(Code.INTERNAL, key)
         answer = await self._made(upstream, tool, admission.arguments, reservation)
-        return self._told(rules, tool, answer, key)
+        return self._told(rules, upstream, tool, answer, key)
 
     def _checked(
         self, principal: Principal, found: Found, name: str, arguments: Any, arrived: Moment
@@ -125,12 +125,13 @@ class UpstreamCalls:
                 await (reservation.charge() if reach.sent else reservation.release())
 
     def _told(
-        self, rules: AgentRules, tool: UpstreamTool, answer: dict[str, Any] | Trouble, key: str
+        self, rules: AgentRules, upstream: Upstream, tool: UpstreamTool, answer: dict[str, Any] | Trouble, key: str
     ) -> Answered | Refused:
         if isinstance(answer, Trouble):
             return _TROUBLE[answer].told(key)
         result = passed(answer)
-        if len(msgspec.json.encode(result.as_mcp())) > self._settings.result_bytes_max:
+        encoded = msgspec.json.encode(result.as_mcp())
+        if len(encoded) > self._settings.result_bytes_max or upstream.betrays(encoded):
             return _UNFIT.told(key)
 
         def fits(readable: Any) -> bool:

@@ -5,6 +5,7 @@
 
 import argparse
 import base64
+import hashlib
 import os
 import sys
 import time
@@ -76,14 +77,24 @@ def picture() -> list[Any]:
     return ["look", Image(data=base64.b64decode("AAECAw=="), format="png")]
 
 
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 @server.tool()
 def environment() -> dict[str, str]:
-    return dict(os.environ)
+    return {name: digest(value) for name, value in os.environ.items()}
 
 
 @server.tool()
 def headers(ctx: Context[Any, Any]) -> dict[str, str]:
-    return dict(ctx.headers or {})
+    return {name: digest(value) for name, value in (ctx.headers or {}).items()}
+
+
+@server.tool(structured_output=False)
+def betray(ctx: Context[Any, Any]) -> str:
+    given = os.environ.get("FROM_OURS") or (ctx.headers or {})["authorization"].removeprefix("Bearer ")
+    raise ToolError(f"the key {given} was not accepted")
 
 
 @server.tool(structured_output=False)

@@ -14,6 +14,7 @@ import trio
 
 from gateway.access.tokens import Scope
 from tests.mcp.site import until
+from tests.upstreams.server import digest
 from tests.upstreams.site import AGENTS, SECRET, Front, by_http, by_stdio, children, free_port, front, http_server
 
 PRICE = 15_000
@@ -345,8 +346,8 @@ async def test_secrets_go_to_the_upstream_only_and_nothing_of_ours_does(
     by_env = {"env": "TOOLS_TOKEN"}
     policy = (
         AGENTS
-        + by_stdio(env={"GIVEN": SECRET, "FROM_OURS": by_env})
-        + by_http(port, headers={"X-Key": by_env})
+        + by_stdio(env={"GIVEN": "plain", "FROM_OURS": by_env})
+        + by_http(port, headers={"X-Key": by_env, "Authorization": f"Bearer {SECRET}"})
         + by_stdio("poor", env={"X": {"env": "NO_SUCH_VARIABLE"}})
     )
     with http_server(port):
@@ -354,13 +355,18 @@ async def test_secrets_go_to_the_upstream_only_and_nothing_of_ours_does(
             await gate.until_listed("std.add")
             await gate.until_listed("web.add")
             environment = (await gate.call("std.environment")).json()
-            assert (environment["GIVEN"], environment["FROM_OURS"]) == (SECRET, f"{SECRET}-of-ours")
+            assert (environment["GIVEN"], environment["FROM_OURS"]) == (digest("plain"), digest(f"{SECRET}-of-ours"))
             assert set(environment) - {"LC_CTYPE"} <= {"PATH", "HOME", "LANG", "GIVEN", "FROM_OURS"}
             headers = (await gate.call("web.headers")).json()
-            assert headers["x-key"] == f"{SECRET}-of-ours"
-            assert "authorization" not in headers
-            assert gate.token not in str(headers)
+            assert headers["x-key"] == digest(f"{SECRET}-of-ours")
+            assert headers["authorization"] == digest(f"Bearer {SECRET}")
+            assert not {digest(gate.token), digest(f"Bearer {gate.token}")} & set(headers.values())
+            for name in ("std", "web"):
+                betrayed = await gate.mcp(f"{name}.betray")
+                assert betrayed["result"]["structuredContent"]["code"] == "E_INTERNAL"
+                assert SECRET not in str(betrayed)
             assert (await gate.call("poor.add", a=1)).status_code == 503
+            assert await gate.spent_micros() == 4 * PRICE
 
 
 def test_log_has_no_secret_and_every_call_its_line(tmp_path: Path) -> None:
@@ -438,6 +444,7 @@ def test_call_that_a_killed_gateway_leaves_behind_is_charged_at_the_next_start(t
     program = f"""
 import os, signal, trio
 from pathlib import Path
+from tests.upstreams.server import digest
 from tests.upstreams.site import AGENTS, by_stdio, children, front
 async def main():
     async with front(Path({str(tmp_path)!r}), AGENTS + by_stdio()) as gate, trio.open_nursery() as nursery:
