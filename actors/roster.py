@@ -36,7 +36,7 @@ class Roster:
         if node.node_id not in self._live:
             insort(self._ids.setdefault(node.tenant, []), node.node_id)
         self._live[node.node_id] = node
-        self._tell(node.tenant)
+        self.tell(node.tenant)
 
     def remove(self, node: Listed) -> None:
         """Its session is over; does nothing when a newer one has taken its place. Idempotent."""
@@ -47,7 +47,7 @@ class Roster:
         del ids[bisect_left(ids, node.node_id)]
         if not ids:
             del self._ids[node.tenant]
-        self._tell(node.tenant)
+        self.tell(node.tenant)
 
     def listen(self, tenant: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever a node of this tenant comes, goes or changes. Returns what ends that."""
@@ -61,6 +61,7 @@ class Roster:
 
         return stop
 
-    def _tell(self, tenant: str) -> None:
+    def tell(self, tenant: str) -> None:
+        """What this tenant has is other than before: for whoever has tools besides those of nodes."""
         for changed in list(self._listeners.get(tenant, ())):
             changed()

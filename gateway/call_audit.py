@@ -69,6 +69,7 @@ class CallAudit:
     def ended(
         self,
         principal: Principal,
+        known: str | None,
         target: ToolName | Code,
         decision: Decision,
         code: Code | None,
@@ -77,13 +78,13 @@ class CallAudit:
         origin: Origin,
     ) -> None:
         """`code` is that of a refusal, and of nothing else."""
-        # A name that is not one of ours is the caller's text, and stays out of the log.
+        # Only a name that something has (`known`) is logged: any other is the caller's text.
         named = target if isinstance(target, ToolName) else None
         parent = origin.parent
         took_s = self._now().mono_s - arrived.mono_s
         log.info(
             "tool_call",
-            tool=None if named is None else str(named),
+            tool=known,
             node_id=None if named is None else named.node_id,
             sub=principal.sub,
             tenant=principal.tenant,

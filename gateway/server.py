@@ -37,7 +37,10 @@ from gateway.metrics.page import MetricsPage
 from gateway.settings import Address, Settings
 from gateway.tls import leaf, server_context
 from gateway.tool_calls import ToolCalls
+from gateway.tool_list import Elsewhere
 from gateway.tracing import spans_to
+from gateway.upstreams.calls import UpstreamCalls
+from gateway.upstreams.upstreams import Upstreams
 from gateway.web.admin import Admin
 from gateway.web.app import App
 from gateway.web.exchange import BODY_BYTES_MAX
@@ -113,8 +116,13 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return mint.mint(now().wall_ms)
 
             governor = Governor(lambda: policy.current, devices.ledgers, now)
-            calls = ToolCalls(devices.fleet, new_id, now, governor, CallAudit(now, spans))
-            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, new_id, make_binding)
+            upstreams = Upstreams(
+                supervisor, lambda: policy.current, settings.upstreams, devices.fleet.world.roster.tell
+            )
+            upstreams.start()
+            elsewhere = UpstreamCalls(upstreams, governor, new_id, settings.upstreams)
+            calls = ToolCalls(devices.fleet, new_id, now, governor, CallAudit(now, spans), elsewhere)
+            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, new_id, make_binding, elsewhere)
             page = MetricsPage(calls.audit.counts, devices, streams, store, governor, mcp, now().wall_ms / 1000)
             app = App(
                 devices.fleet,
@@ -129,6 +137,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 mcp,
                 Admin(folder, devices.fleet, (devices.fleet.revoke, streams.revoke, mcp.revoke), new_id, now),
                 Metrics(page.render, None if settings.http.metrics_open else folder.verifier, now),
+                elsewhere,
             )
             door = Door(
                 supervisor,
@@ -190,9 +199,10 @@ def _mcp(
     verifier: Verifier,
     new_id: Callable[[], str],
     make_binding: MakeBinding,
+    elsewhere: Elsewhere,
 ) -> McpEndpoint:
     sessions, watches = Sessions(settings.mcp), Watches(fleet, settings.mcp, now, new_id, calls.governor)
-    binding = make_binding(Methods(fleet, calls, now, settings.mcp), watches, sessions, supervisor)
+    binding = make_binding(Methods(fleet, calls, now, settings.mcp, elsewhere), watches, sessions, supervisor)
     endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
     endpoint.start(supervisor)
     return endpoint

@@ -8,6 +8,7 @@
     [stream]    limits of telemetry streams         (actors/stream/settings.py)
     [door]      limits of the HTTP door             (gateway/door/settings.py)
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
+    [upstreams] limits of other MCP servers         (gateway/upstreams/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/tracing.py)
     data = "heliograph-data"
@@ -35,6 +36,7 @@ from gateway.governance.settings import GovernanceSettings
 from gateway.log_output import LogSettings
 from gateway.mcp.settings import McpSettings
 from gateway.tracing import OtelSettings
+from gateway.upstreams.settings import UpstreamSettings
 
 PREFIX = "HELIOGRAPH_"
 
@@ -82,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
     door: dict[str, int | float] = {}
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
+    upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 
@@ -107,7 +110,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
 
 
-_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "governance", "log", "otel")
+_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "governance", "upstreams", "log", "otel")
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:

@@ -59,7 +59,8 @@ class Subscriptions:
         finally:
             decision = _DECISION.get(type(answer), Decision.ABANDONED)
             refusal = answer if isinstance(answer, Refused) else None
-            self._calls.ended(principal, target, decision, refusal, correlation_id, arrived, origin)
+            known = str(target) if isinstance(target, ToolName) else None
+            self._calls.ended(principal, known, target, decision, refusal, correlation_id, arrived, origin)
         return answer
 
     async def _open(

@@ -6,7 +6,7 @@ once it is over (`call_audit`).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from actors.fleet import Fleet
 from actors.ledger.rules import Exceeded
@@ -28,8 +28,14 @@ CALL_MS_MAX = 5000  # from arrival to answer (RFC-0005 §7); past it: E_DEADLINE
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    result: Mapping[str, Any]
+    result: Any  # of a device, an object
     correlation_id: str
+    as_mcp: Mapping[str, Any] | None = None  # of an upstream: its `CallToolResult`, which may have `isError`
+
+    @property
+    def is_error(self) -> bool:
+        """The tool itself says that it failed."""
+        return self.as_mcp is not None and bool(self.as_mcp["isError"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,16 @@ class No:
 _DECISION: Mapping[type, Decision] = {Answered: Decision.ANSWERED, Refused: Decision.REFUSED}
 
 
+class Elsewhere(Protocol):
+    """Tools that are no device's: `gateway.upstreams`."""
+
+    def has(self, name: str) -> bool: ...
+
+    def known_name(self, name: str) -> str | None: ...
+
+    async def call(self, principal: Principal, name: str, arguments: Any, arrived: Moment) -> Answered | Refused: ...
+
+
 def _free(_: str) -> Exceeded | None:
     return None
 
@@ -79,9 +95,11 @@ class ToolCalls:
         now: Callable[[], Moment],
         governor: Governor | None = None,
         audit: CallAudit | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self.governor = governor
         self.audit = audit or CallAudit(now)
+        self._elsewhere = elsewhere
         self._fleet = fleet
         self._new_id = new_id
         self._now = now
@@ -93,22 +111,30 @@ class ToolCalls:
     async def call_tool(
         self, principal: Principal, name: str, arguments: Any, *, origin: Origin = OVER_HTTP
     ) -> Answered | Refused:
-        """Run the tool for this principal, within 5 s of now."""
+        """Run the tool for this principal: a device's within 5 s of now, an upstream's within its own timeout."""
         arrived = self._now()
         target = parse_tool_name(name)
         answer: Answered | Refused | None = None
+        elsewhere = self._elsewhere if self._elsewhere is not None and self._elsewhere.has(name) else None
+        # A name that nothing has is the caller's text, and stays out of the log.
+        known = str(target) if isinstance(target, ToolName) else None
         try:
-            answer = await self._answer(principal, target, arguments, arrived)
+            if elsewhere is not None:
+                known = elsewhere.known_name(name)
+                answer = await elsewhere.call(principal, name, arguments, arrived)
+            else:
+                answer = await self._answer(principal, target, arguments, arrived)
         finally:  # a caller that hangs up, or a crash, must not leave a call without its line
             decision = _DECISION.get(type(answer), Decision.ABANDONED)
             refusal = answer if isinstance(answer, Refused) else None
             correlation_id = None if answer is None else answer.correlation_id
-            self.ended(principal, target, decision, refusal, correlation_id, arrived, origin)
+            self.ended(principal, known, target, decision, refusal, correlation_id, arrived, origin)
         return answer
 
     def ended(
         self,
         principal: Principal,
+        known: str | None,
         target: ToolName | Code,
         decision: Decision,
         refusal: Refused | None,
@@ -116,11 +142,11 @@ class ToolCalls:
         arrived: Moment,
         origin: Origin,
     ) -> None:
-        """A call is over, or its stream is open."""
+        """A call is over, or its stream is open. `known` is the name of the tool, if it is one that something has."""
         if refusal is not None and refusal.denial is not None and self.governor is not None:
             self.governor.refusals[refusal.denial.reason] += 1
         code = None if refusal is None else refusal.code
-        self.audit.ended(principal, target, decision, code, correlation_id, arrived, origin)
+        self.audit.ended(principal, known, target, decision, code, correlation_id, arrived, origin)
 
     async def _answer(
         self, principal: Principal, target: ToolName | Code, arguments: Any, arrived: Moment

@@ -4,9 +4,10 @@ Ordered by node, then by name, so that a page costs what it shows and a fleet's 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol
 
 from actors.fleet import Fleet
 from gateway.access.scopes import authorize
@@ -21,9 +22,27 @@ _Place = tuple[str, str]  # a node, and a name of one of its tools
 _LAST = "\x7f"  # behind every name
 
 
+class Listed(Protocol):
+    """A tool as agents see it, wherever it is."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def listed(self) -> Mapping[str, Any]: ...
+
+
+class Elsewhere(Protocol):
+    """Tools that are no device's: `gateway.upstreams`."""
+
+    def has(self, name: str) -> bool: ...
+
+    def tools(self, principal: Principal, wall_ms: int, after: str | None) -> Iterator[Listed]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    tools: list[Tool]
+    tools: Sequence[Listed]
     next_cursor: str | None  # the last name shown, when there are more
 
 
@@ -70,3 +89,28 @@ def _look(
         if looks >= LOOKS_MAX:
             return found, (node_id, _LAST)
     return found, None
+
+
+async def list_all_tools(
+    fleet: Fleet,
+    elsewhere: Elsewhere | None,
+    principal: Principal,
+    wall_ms: int,
+    after: str | None = None,
+    limit: int = PAGE_TOOLS_DEFAULT,
+    allows: Callable[[str], bool] = lambda _: True,
+) -> Page | None:
+    """The same, and behind the last tool of a device those that are elsewhere. A cursor's prefix says whose it is."""
+    limit = min(limit, PAGE_TOOLS_MAX)
+    tools: list[Listed] = []
+    if elsewhere is None or after is None or not elsewhere.has(after):
+        page = await list_tools(fleet, principal, wall_ms, after, limit, allows)
+        if elsewhere is None or page is None or page.next_cursor is not None:
+            return page
+        tools, after = list(page.tools), None
+    for tool in elsewhere.tools(principal, wall_ms, after):
+        if allows(tool.name):
+            if len(tools) == limit:
+                return Page(tools, tools[-1].name)
+            tools.append(tool)
+    return Page(tools, None)

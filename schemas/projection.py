@@ -69,6 +69,7 @@ _KINDS = {
     ),
 }
 _KIND_OF_SHORT = {kind.short: name for name, kind in _KINDS.items()}
+KIND_SHORTS = frozenset(_KIND_OF_SHORT)  # how the name of a device's tool begins
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from gateway.mcp.binding import INSTRUCTIONS
 from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
 from gateway.tracing import OtelSettings
+from gateway.upstreams.settings import UpstreamSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
 from schemas.projection import ToolName, parse_tool_name, project
@@ -80,6 +81,7 @@ SETTINGS_OF = {
     "stream": StreamSettings,
     "door": DoorSettings,
     "governance": GovernanceSettings,
+    "upstreams": UpstreamSettings,
     "log": LogSettings,
     "otel": OtelSettings,
 }
@@ -98,7 +100,11 @@ def test_settings_reference_lists_every_setting_with_its_default(section: str) -
 
 POLICIES = [
     (page.name, number, block)
-    for page in (ROOT / "docs" / "reference" / "policy.md", ROOT / "docs" / "how-to" / "policy-cookbook.md")
+    for page in (
+        ROOT / "docs" / "reference" / "policy.md",
+        ROOT / "docs" / "how-to" / "policy-cookbook.md",
+        ROOT / "docs" / "how-to" / "put-an-mcp-server-behind-the-gateway.md",
+    )
     for number, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL))
     if "[[agents]]" in block
 ]
@@ -110,7 +116,11 @@ def test_policy_of_a_page_can_be_loaded(block: str) -> None:
 
 
 def test_policy_pages_have_their_examples() -> None:
-    assert Counter(name for name, *_ in POLICIES) == {"policy.md": 2, "policy-cookbook.md": 8}
+    assert Counter(name for name, *_ in POLICIES) == {
+        "policy.md": 3,
+        "policy-cookbook.md": 9,
+        "put-an-mcp-server-behind-the-gateway.md": 2,
+    }
 
 
 def test_policy_reference_lists_every_default_of_personal_data() -> None:

@@ -60,11 +60,20 @@ def needed_scope(safety_class: str, verb: str) -> Scope | None:
 def authorize(principal: Principal, tool: Tool, node_tenant: str, now_ms: int) -> Denied | None:
     """Scope first, then tenant; None when the call may go on."""
     scope = needed_scope(tool.safety_class, tool.target.verb)
+    return _judged(principal, scope, principal.tenant == node_tenant, now_ms)
+
+
+def may_use(principal: Principal, safety_class: str, is_of_tenant: bool, now_ms: int) -> Denied | None:
+    """The same for a tool that is no device's: it has no verb, and may belong to several tenants."""
+    return _judged(principal, needed_scope(safety_class, "invoke"), is_of_tenant, now_ms)
+
+
+def _judged(principal: Principal, scope: Scope | None, is_of_tenant: bool, now_ms: int) -> Denied | None:
     if scope is None:
         return _DENIED_TO_ALL
     if scope not in scopes_of(principal, now_ms):
         return _DENIED_WITHOUT[scope]
-    if principal.tenant != node_tenant:
+    if not is_of_tenant:
         return _DENIED_TO_OTHERS
     return None
 

@@ -36,7 +36,9 @@ def _check(arguments: argparse.Namespace) -> int:
     if isinstance(policy, PolicyFlaw):
         return _tell_flaw(arguments.file, policy)
     entries = len(policy.entries)
-    print(f"{arguments.file} is a policy with {entries} {'entry' if entries == 1 else 'entries'}")
+    upstreams = len(policy.upstreams)
+    more = f" and {upstreams} upstream{'' if upstreams == 1 else 's'}" if upstreams else ""
+    print(f"{arguments.file} is a policy with {entries} {'entry' if entries == 1 else 'entries'}{more}")
     return 0
 
 

@@ -98,7 +98,7 @@ class Governor:
             self._scanner, self._national_ids = Scanner(list(Kind), national_ids), national_ids
         return self._scanner.find(value)
 
-    # ---- what has no command of its own: streams, subscriptions ------------------------------------------------------
+    # ---- what has no command of its own: streams, subscriptions, calls of upstreams ----------------------------------
 
     async def reserve(self, principal: Principal, tool: str, key: str) -> "Reservation | Denial | None":
         """Set the price aside, durably. None: the log does not take it now."""
@@ -108,6 +108,10 @@ class Governor:
         admission = await self.admit(principal, rules, tool, {}, bool)
         if isinstance(admission, Denial):
             return admission
+        return await self.reserve_for(admission, key)
+
+    async def reserve_for(self, admission: Admission, key: str) -> "Reservation | Denial | None":
+        """The same for a call that was admitted."""
         exceeded = admission.hold(key)
         if exceeded is not None:
             return over_budget(exceeded, admission.price_micros, admission.now_ms)

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from gateway.governance.patterns import Pattern
 from gateway.governance.pii_kinds import Kind
+from gateway.governance.upstream_rules import UpstreamRules
 
 BUDGET_MICROS = 10_000_000  # an agent, unless its entry says otherwise
 PRICE_MICROS = 15_000  # a call
@@ -97,6 +98,7 @@ class Entry:
 class Policy:
     entries: tuple[Entry, ...]
     national_ids: tuple[str, ...] = ()  # those that are looked for, such as "nl.bsn"
+    upstreams: tuple[UpstreamRules, ...] = ()  # MCP servers whose tools are offered besides those of devices
     _first_by_id: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _by_pattern: tuple[tuple[int, Pattern], ...] = field(init=False, repr=False, compare=False)
 

@@ -7,17 +7,17 @@ because it goes to the log. Amounts are read as decimals, so that 0.015 is exact
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
-from difflib import get_close_matches
-from typing import Any, NoReturn
+from typing import Any
 
 from gateway.access.tokens import AGENT_ID
-from gateway.durations import duration_s
-from gateway.governance.patterns import Pattern, pattern_trouble
+from gateway.governance.patterns import Pattern
 from gateway.governance.pii_national import known_ids
 from gateway.governance.policy import KINDS, PII, Action, AgentRules, Entry, Policy, Price, Rate, Side
+from gateway.governance.policy_shapes import FlawedError, Shapes
+from gateway.governance.policy_shapes import PolicyFlaw as PolicyFlaw
 from gateway.governance.toml_lines import Place, lines_of
+from gateway.governance.upstream_text import UpstreamReader
 
 _NATIONAL_IDS = frozenset(known_ids())
 
@@ -29,24 +29,6 @@ RATES_MAX = 32  # of an entry: each is a bucket for every agent that it matches
 _AGENT_PREFIX = "agent_"
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFlaw:
-    line: int | None  # from 1; None only when there is no text to point into
-    message: str
-    advice: str
-
-    @property
-    def words(self) -> str:
-        where = "" if self.line is None else f"line {self.line}: "
-        return f"{where}{self.message}; {self.advice}"
-
-
-class _FlawedError(Exception):
-    def __init__(self, flaw: PolicyFlaw) -> None:
-        super().__init__(flaw.words)
-        self.flaw = flaw
-
-
 def parse(text: str) -> Policy | PolicyFlaw:
     """Never raises."""
     if len(text) > POLICY_CHARS_MAX:
@@ -54,7 +36,7 @@ def parse(text: str) -> Policy | PolicyFlaw:
     try:
         document = tomllib.loads(text, parse_float=_decimal)
         return _Reader(lines_of(text)).policy(document)
-    except _FlawedError as flawed:
+    except FlawedError as flawed:
         return flawed.flaw
     except tomllib.TOMLDecodeError as error:
         return _not_toml(text, str(error))
@@ -99,14 +81,11 @@ def _line_of_match(regex: str, text: str) -> int:
 # ---- what is TOML and perhaps a policy -----------------------------------------------------------------------------
 
 
-class _Reader:
+class _Reader(Shapes):
     """Each method takes a value and its place, and answers with what it means or raises the flaw."""
 
-    def __init__(self, lines: Mapping[Place, int]) -> None:
-        self._lines = lines
-
     def policy(self, document: Mapping[str, Any]) -> Policy:
-        top = self._table(document, (), ("agents", "pii"))
+        top = self._table(document, (), ("agents", "pii", "upstreams"))
         if not top.get("agents"):
             self._fail(
                 ("agents",),
@@ -116,7 +95,9 @@ class _Reader:
         entries = tuple(self._entry(entry, place) for entry, place in self._list(top["agents"], ("agents",)))
         pii = self._table(top.get("pii", {}), ("pii",), ("national_ids",))
         national_ids = self._list(pii.get("national_ids", []), ("pii", "national_ids"))
-        return Policy(entries, tuple(self._national_id(name, place) for name, place in national_ids))
+        names = tuple(self._national_id(name, place) for name, place in national_ids)
+        upstreams = UpstreamReader(self._lines).upstreams(top.get("upstreams", []), ("upstreams",))
+        return Policy(entries, names, upstreams)
 
     def _entry(self, value: Any, place: Place) -> Entry:
         keys = ("agent", "tools", "budget", "budget_period", "price", "prices", "rates", "pii")
@@ -179,20 +160,6 @@ class _Reader:
 
     # ---- values -----------------------------------------------------------------------------------------------------
 
-    def _patterns(self, value: Any, place: Place, read: Callable[[Any, Place], Pattern]) -> tuple[Pattern, ...]:
-        """One, or a list."""
-        if isinstance(value, str):
-            return (read(value, place),)
-        return tuple(read(one, at) for one, at in self._list(value, place))
-
-    def _pattern(self, value: Any, place: Place) -> Pattern:
-        if not isinstance(value, str):
-            self._fail(place, "a pattern is a string", "put it in quotes")
-        trouble = pattern_trouble(value)
-        if trouble is not None:
-            self._fail(place, trouble, 'write such as "sys.**" or "*.*.*.snapshot"')
-        return Pattern(value)
-
     def _agent(self, value: Any, place: Place) -> Pattern:
         pattern = self._pattern(value, place)
         start = pattern.text.partition("*")[0]
@@ -217,42 +184,7 @@ class _Reader:
             self._fail(place, "this is not a whole number of micro-dollars", "use at most six decimals")
         return int(rounded.scaleb(6))
 
-    def _duration_s(self, value: Any, place: Place) -> int:
-        length_s = duration_s(value) if isinstance(value, str) else None
-        if length_s is None:
-            self._fail(place, "this is no span of time", 'write a number and a unit, such as "30s", "10m", "12h", "1d"')
-        return length_s
-
     def _national_id(self, value: Any, place: Place) -> str:
         if value not in _NATIONAL_IDS:
             self._fail(place, "this is no national id that can be found", 'write country and name, such as "nl.bsn"')
         return str(value)
-
-    # ---- shapes -----------------------------------------------------------------------------------------------------
-
-    def _list(self, value: Any, place: Place) -> list[tuple[Any, Place]]:
-        if not isinstance(value, list):
-            self._fail(place, "this is no list", "see docs/reference/policy.md for what goes here")
-        return [(one, (*place, index)) for index, one in enumerate(value)]
-
-    def _table(self, value: Any, place: Place, keys: tuple[str, ...], needs: tuple[str, ...] = ()) -> Mapping[str, Any]:
-        if not isinstance(value, dict):
-            self._fail(place, "this is no table", f"it is one with {', '.join(keys)}")
-        for key in value:
-            if key not in keys:
-                alike = get_close_matches(key, keys, 1)
-                advice = f"did you mean {alike[0]}?" if alike else f"there are {', '.join(keys)}"
-                self._fail((*place, key), "there is no such key", advice)
-        for key in needs:
-            if key not in value:
-                self._fail(place, f"{key} is missing", f"add {key}; it has no default")
-        return value
-
-    def _line(self, place: Place) -> int:
-        """Of what is there; of what is not, the table that lacks it."""
-        while place and place not in self._lines:
-            place = place[:-1]
-        return self._lines.get(place, 1)
-
-    def _fail(self, place: Place, message: str, advice: str) -> NoReturn:
-        raise _FlawedError(PolicyFlaw(self._line(place), message, advice))

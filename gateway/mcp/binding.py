@@ -47,6 +47,7 @@ PRINCIPAL = "heliograph.principal"  # in the ASGI scope, set by the endpoint
 LISTS = frozenset(Changed)
 INSTRUCTIONS = (
     "Each tool is a capability of one live device: KIND.NODE.CAPABILITY.VERB. Tools come and go with their devices. "
+    "Tools named SERVER.TOOL, listed behind those of devices, are of other servers and described in their words. "
     "A result with isError carries an error envelope whose suggested_fix says what to do next. "
     "The latest metrics of a node are also the resource metrics://NODE, which can be subscribed to."
 )

@@ -17,7 +17,7 @@ from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resou
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
 from gateway.tool_calls import Answered, Refused, ToolCalls
-from gateway.tool_list import list_tools
+from gateway.tool_list import Elsewhere, list_all_tools
 from gateway.tracing import parse_traceparent
 from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.projection import ToolName, parse_tool_name
@@ -32,8 +32,14 @@ _NO_SUCH_TOOL = (Code.MANIFEST_NOT_FOUND, Code.KIND_UNSUPPORTED, Code.VERB_UNSUP
 
 class Methods:
     def __init__(
-        self, fleet: Fleet, calls: ToolCalls, now: Callable[[], Moment], settings: McpSettings | None = None
+        self,
+        fleet: Fleet,
+        calls: ToolCalls,
+        now: Callable[[], Moment],
+        settings: McpSettings | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._fleet = fleet
         self._calls = calls
         self._now = now
@@ -54,9 +60,8 @@ class Methods:
 
     async def _list_tools(self, principal: Principal, params: Params) -> Result:
         limit = self._settings.page_items_max
-        page = await list_tools(
-            self._fleet, principal, self._now().wall_ms, params.get("cursor"), limit, self._calls.allows(principal)
-        )
+        cursor, wall_ms, allows = params.get("cursor"), self._now().wall_ms, self._calls.allows(principal)
+        page = await list_all_tools(self._fleet, self._elsewhere, principal, wall_ms, cursor, limit, allows)
         if page is None:
             raise bad_cursor()
         return _page("tools", [tool.listed for tool in page.tools], page.next_cursor)
@@ -65,6 +70,8 @@ class Methods:
         name, origin = params["name"], origin_of(params)
         answer = await self._calls.call_tool(principal, name, params.get("arguments") or {}, origin=origin)
         if isinstance(answer, Answered):
+            if answer.as_mcp is not None:
+                return {**answer.as_mcp, "_meta": {CORRELATION_ID: answer.correlation_id}}
             return _tool_result(answer.result, answer.correlation_id)
         if answer.code in _NO_SUCH_TOOL:
             raise tool_not_found()

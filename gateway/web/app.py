@@ -29,7 +29,7 @@ from gateway.mcp.endpoint import PATH as MCP_PATH
 from gateway.pump import Pump
 from gateway.subscriptions import Subscriptions
 from gateway.tool_calls import Answered, Refused, ToolCalls
-from gateway.tool_list import PAGE_TOOLS_DEFAULT, list_tools
+from gateway.tool_list import PAGE_TOOLS_DEFAULT, Elsewhere, list_all_tools
 from gateway.tracing import parse_traceparent
 from gateway.web.admin import Admin
 from gateway.web.exchange import BodyTooLarge, ClientGone, Exchange, Receive, Scope, Send
@@ -57,7 +57,9 @@ class App:
         mcp: McpEndpoint | None = None,
         admin: Admin | None = None,
         metrics: Metrics | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
+        self._elsewhere = elsewhere
         self._fleet = fleet
         self._verifier = verifier
         self._jwks = jwks
@@ -160,7 +162,14 @@ class App:
             )
         if answer is None:
             return
-        if isinstance(answer, Answered):
+        if isinstance(answer, Answered) and answer.is_error:
+            await exchange.refuse(
+                Code.INTERNAL,
+                "The tool itself reports that it failed.",
+                "Call it over MCP, at /mcp, to read what it says; then correct the arguments and call again.",
+                correlation_id=answer.correlation_id,
+            )
+        elif isinstance(answer, Answered):
             await exchange.json(answer.result)
         else:
             more = {} if answer.retry_after_ms is None else {"retry_after_ms": answer.retry_after_ms}
@@ -176,8 +185,9 @@ class App:
         cursor = exchange.query("cursor")
         page = None
         if limit.isascii() and limit.isdigit() and int(limit[:9]) > 0:
-            page = await list_tools(
-                self._fleet, principal, self._now().wall_ms, cursor, int(limit[:9]), self._calls.allows(principal)
+            wall_ms, allows = self._now().wall_ms, self._calls.allows(principal)
+            page = await list_all_tools(
+                self._fleet, self._elsewhere, principal, wall_ms, cursor, int(limit[:9]), allows
             )
         if page is None:
             await exchange.refuse(

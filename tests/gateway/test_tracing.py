@@ -62,7 +62,7 @@ def traced(name: str, decision: Decision, code: Code | None = None, parent: Trac
     """The span of a call that took 250 ms."""
     tracer = FakeTracer()
     audit = CallAudit(lambda: Moment(100.25, 0), CallSpans(tracer))
-    audit.ended(PRINCIPAL, parse_tool_name(name), decision, code, "01HZX0", ARRIVED, Origin(Door.MCP, parent))
+    audit.ended(PRINCIPAL, name, parse_tool_name(name), decision, code, "01HZX0", ARRIVED, Origin(Door.MCP, parent))
     (span,) = tracer.spans
     return span
 

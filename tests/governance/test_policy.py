@@ -182,7 +182,7 @@ HEAD = "[[agents]]\nagent = '*'\n"
         ("[[agents]]\ntools = '**'\n", 1, "agent is missing"),
         (HEAD + "\ntols = '**'", 4, "did you mean tools?"),
         (HEAD + "tools = '**'\nzzz = 1", 4, "there are agent, tools"),
-        ("upstreams = 1\n" + HEAD + "tools = '**'", 1, "no such key"),
+        ("upsteams = 1\n" + HEAD + "tools = '**'", 1, "no such key"),
         (HEAD + "tools = [\n'a',\n'b..c']", 5, "single dots"),
         (HEAD + "tools = [1]", 3, "a string"),
         (HEAD + "tools = 5", 3, "no list"),
