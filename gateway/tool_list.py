@@ -84,7 +84,7 @@ def list_all_tools(
     after: str | None = None,
     limit: int = PAGE_TOOLS_DEFAULT,
 ) -> Page | None:
-    """The same, and behind the last tool of a device those that are elsewhere. A cursor says by its prefix whose it is."""
+    """The same, and behind the last tool of a device those that are elsewhere. A cursor tells by its prefix which."""
     if elsewhere is None:
         return list_tools(fleet, principal, wall_ms, after, limit)
     limit = min(limit, PAGE_TOOLS_MAX)
