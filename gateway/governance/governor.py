@@ -21,6 +21,8 @@ from gateway.governance.pii_kinds import Kind
 from gateway.governance.policy import Action, AgentRules, Policy, Side
 from gateway.governance.rates import Rates
 
+JUDGED_MAX = 10_000  # pairs of agent and tool that are remembered; then all are judged anew
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -46,6 +48,10 @@ class Governor:
         self._now = now
         self.refusals: Counter[Reason] = Counter()  # that callers were told, counted by who told them
         self._rates = Rates()
+        self._judged: dict[
+            tuple[str, str], AgentRules | Denial
+        ] = {}  # by the policy below: looked up, not matched anew
+        self._judged_by: Policy | None = None
         self._scanner = Scanner(list(Kind))
         self._national_ids: tuple[str, ...] = ()
 
@@ -56,8 +62,15 @@ class Governor:
 
     def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
         """The rules for this agent, if they give it the tool."""
-        rules = self._policy().rules_for(principal.sub)
-        return rules if rules is not None and rules.allows(tool) else not_in_policy()
+        policy = self._policy()
+        if policy is not self._judged_by or len(self._judged) >= JUDGED_MAX:
+            self._judged, self._judged_by = {}, policy
+        judged = self._judged.get((principal.sub, tool))
+        if judged is None:
+            rules = policy.rules_for(principal.sub)
+            judged = rules if rules is not None and rules.allows(tool) else not_in_policy()
+            self._judged[principal.sub, tool] = judged
+        return judged
 
     async def admit(
         self, principal: Principal, rules: AgentRules, tool: str, arguments: Any, fits: Callable[[Any], bool]
