@@ -5,7 +5,7 @@ authenticated. A node that is away has no actor: its commands rest in the log, w
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 import trio
@@ -37,6 +37,7 @@ class Fleet:
         self.world = world
         self.nodes: Registry[str, NodeActor] = Registry()
         self._supervisor = supervisor
+        self._keeps_deadlines = False
 
     def start_session(
         self, proved: Authenticated, connection: Connection, on_end: Callable[[Exception | None], None]
@@ -45,6 +46,9 @@ class Fleet:
 
         `on_end` is called after the actor's last step; when this raises, the connection is still the caller's.
         """
+        if not self._keeps_deadlines:  # before the first session there are no calls
+            self._keep("call_deadlines", self.world.calls.watch)
+            self._keeps_deadlines = True
         node_id = proved.identity.node_id
         older = self.nodes.find(node_id)
         actor = self.actor_class(proved, connection, self.world)
@@ -75,9 +79,10 @@ class Fleet:
                 actor.close(NodeClose.UNAUTHORIZED)
 
     def start_sweeper(self) -> None:
-        self._supervisor.start(
-            ChildSpec(name="sweeper", run=self._sweep_for_ever, kind=Kind.PERMANENT, stage=Stage.CORE)
-        )
+        self._keep("sweeper", self._sweep_for_ever)
+
+    def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        self._supervisor.start(ChildSpec(name=name, run=run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
     async def _sweep_for_ever(self) -> None:
         for sweeps in itertools.count():

@@ -256,6 +256,12 @@ def encode(frame: Frame) -> bytes:
     return msgspec.json.encode(raw)
 
 
+def encode_cmd(msg_id: str, tool: str, arguments: bytes, deadline_at_ms: int) -> bytes:
+    """`encode` of a `Cmd` whose arguments are JSON already: they are not taken apart only to be put together again."""
+    payload = {"tool": tool, "arguments": msgspec.Raw(arguments), "deadline_at_ms": deadline_at_ms}
+    return msgspec.json.encode({"type": Cmd.type, "msg_id": msg_id, "payload": payload})
+
+
 _ENVELOPE_FIELDS = frozenset(Frame.__struct_fields__)
 
 

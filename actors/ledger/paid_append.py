@@ -2,25 +2,39 @@
 
 from collections.abc import Iterable
 
-from actors.ledger.ledgers import Agent, Ledgers
+from actors.ledger.ledgers import Agent, Entry, Ledgers
 from actors.log.events import CommandQueued, Event, Settlement
-from actors.log.store import AppendAnswer, Appended, LogStore, Part
+from actors.log.store import AppendAnswer, Appended, LogStore, Part, Refused, StoreFailedError, Then, answered
+
+
+def submit_paid(
+    store: LogStore, ledgers: Ledgers | None, part: Part, events: Iterable[Event], now_ms: int, then: Then
+) -> Refused | None:
+    """Submit a node's part, which holds these events, with what they mean to the ledgers."""
+    entries = [] if ledgers is None else _entries_of(ledgers, events, now_ms)
+    if ledgers is None or not entries:
+        return store.submit((part,), then)
+
+    def appended(answer: AppendAnswer | StoreFailedError) -> None:
+        if isinstance(answer, Appended):
+            ledgers.appended(entries)
+        then(answer)
+
+    return store.submit((part, *ledgers.parts(entries, now_ms)), appended)
 
 
 async def append_paid(
     store: LogStore, ledgers: Ledgers | None, part: Part, events: Iterable[Event], now_ms: int
 ) -> AppendAnswer:
-    """Append a node's part, which holds these events, with what they mean to the ledgers."""
-    if ledgers is None:
-        return await store.append(part)
+    """The same for a task that waits."""
+    return await answered(lambda then: submit_paid(store, ledgers, part, events, now_ms, then))
+
+
+def _entries_of(ledgers: Ledgers, events: Iterable[Event], now_ms: int) -> list[Entry]:
     queued, settled = [], []
     for event in events:
         if isinstance(event, CommandQueued):
             queued.append((event.msg_id, Agent(event.tenant, event.sub)))
         elif isinstance(event, Settlement):
             settled.append(event.msg_id)
-    entries = ledgers.entries(queued, settled, now_ms)
-    answer = await store.append(part, *ledgers.parts(entries, now_ms))
-    if isinstance(answer, Appended):
-        ledgers.appended(entries)
-    return answer
+    return ledgers.entries(queued, settled, now_ms)

@@ -1,8 +1,8 @@
 """The log's port in memory: the same answers as SQLite, no threads, nothing random. For simulations and tests.
 
 `MemoryDisk` is what survives; `MemoryStore` is one process's access to it, and two of them over one disk are two
-gateways over one log. Appends commit in the order they were asked for, each after a checkpoint, so that a simulation
-can let anything happen in between; a second checkpoint lies between the commit and its answer. Hooks:
+gateways over one log. Appends commit in the order they were asked for, each after a checkpoint (of a system task), so
+that a simulation can let anything happen in between; a second one lies between the commit and its answer. Hooks:
 
   - `crash()`: this process is gone. What was not committed never will be; nobody hears of what was.
   - `fail(...)`: the outcome of the next commit is unknown: it may be on the disk, its callers get StoreFailedError.
@@ -32,6 +32,8 @@ from actors.log.store import (
     Refused,
     Snapshot,
     StoreFailedError,
+    Then,
+    answered,
     check_parts,
 )
 
@@ -100,6 +102,7 @@ class MemoryDisk:
 @dataclass(slots=True, eq=False)
 class _Pending:
     parts: tuple[Part, ...]
+    then: Then
     size_bytes: int
     answer: AppendAnswer | None = None
 
@@ -142,30 +145,35 @@ class MemoryStore:
 
     # ── the port ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def append(self, *parts: Part) -> AppendAnswer:
+    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
         check_parts(parts)
         self._check_usable()
         size_bytes = sum(part.size_bytes for part in parts)
         is_crowded = self._unanswered_bytes + size_bytes > self._limits.queue_bytes_max
         if self._unanswered >= self._limits.queue_appends_max or is_crowded:
-            await trio.lowlevel.checkpoint()
             return Refused(RefusalReason.OVERLOADED)
-        pending = _Pending(parts, size_bytes)
+        pending = _Pending(parts, then, size_bytes)
         self._pending.append(pending)
         self._unanswered += 1
         self._unanswered_bytes += size_bytes
+        trio.lowlevel.spawn_system_task(self._carry_out, pending)
+        return None
+
+    async def append(self, *parts: Part) -> AppendAnswer:
+        return await answered(lambda then: self.submit(parts, then))
+
+    async def _carry_out(self, pending: _Pending) -> None:
         try:
-            try:
-                await self._before_commit()
-            finally:
-                self._commit_through(pending)  # also when the caller is cancelled: the append goes on
+            await self._before_commit()
+            self._commit_through(pending)
             await self._before_answer()
         finally:
             self._unanswered -= 1
-            self._unanswered_bytes -= size_bytes
+            self._unanswered_bytes -= pending.size_bytes
         if self._failure is not None or pending.answer is None:
-            raise StoreFailedError(self._failure)
-        return pending.answer
+            pending.then(StoreFailedError(self._failure))
+        else:
+            pending.then(pending.answer)
 
     def _commit_through(self, last: _Pending) -> None:
         """Commit what was asked for up to and including this append, unless another task has already."""

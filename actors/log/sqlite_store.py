@@ -20,7 +20,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-import outcome
 import trio
 
 from actors.log.sqlite_files import Files, open_files
@@ -36,6 +35,8 @@ from actors.log.store import (
     RefusalReason,
     Refused,
     Snapshot,
+    Then,
+    answered,
     check_parts,
 )
 
@@ -96,54 +97,55 @@ class SqliteStore:
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def append(self, *parts: Part) -> AppendAnswer:
+    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
         check_parts(parts)
-        request = Request(parts)
+        request = Request(parts, then)
         full = (
             self._queued_appends >= self._limits.queue_appends_max
             or self._queued_bytes + request.size_bytes > self._limits.queue_bytes_max
         )
         if full and self._writer.failure is None and not self._is_closed:
             self.answered[Refused] += 1
-            await trio.lowlevel.checkpoint()
             return Refused(RefusalReason.OVERLOADED)
         self._submit(request)
         self._queued_appends += 1
         self._queued_bytes += request.size_bytes
-        answer: AppendAnswer = await _answer_of(request)
-        return answer
+        return None
+
+    async def append(self, *parts: Part) -> AppendAnswer:
+        return await answered(lambda then: self.submit(parts, then))
 
     async def compact(self, before_ms: int) -> int:
         removed_in_all = 0
         stream: int | None = 0
         while stream is not None:
-            from_stream = stream
-            request = Request((), lambda: self._writer.compact(before_ms, from_stream))  # noqa: B023 answered below
-            self._submit(request)
-            removed, stream = await _answer_of(request)
+            removed, stream = await self._compact_some(before_ms, stream)
             removed_in_all += removed
         return removed_in_all
+
+    async def _compact_some(self, before_ms: int, stream: int) -> tuple[int, int | None]:
+        def submit(then: Callable[[Any], None]) -> None:
+            self._submit(Request((), then, lambda: self._writer.compact(before_ms, stream)))
+
+        return await answered(submit)
 
     def _submit(self, request: Request) -> None:
         if self._is_closed:
             raise trio.ClosedResourceError("the log is closed")
         self._writer.submit(request)
 
-    def _deliver(self, answered: Sequence[Request]) -> None:
+    def _deliver(self, requests: Sequence[Request]) -> None:
         """Called in the writer thread."""
         with suppress(trio.RunFinishedError):  # then nobody is left to be told
-            self._token.run_sync_soon(self._wake_callers, answered)
+            self._token.run_sync_soon(self._answer, requests)
 
-    def _wake_callers(self, answered: Sequence[Request]) -> None:
-        for request in answered:
+    def _answer(self, requests: Sequence[Request]) -> None:
+        for request in requests:
             if request.work is None:
                 self._queued_appends -= 1
                 self._queued_bytes -= request.size_bytes
-                if isinstance(request.answer, outcome.Value):
-                    self.answered[type(request.answer.value)] += 1
-            if request.task is not None:
-                assert request.answer is not None
-                trio.lowlevel.reschedule(request.task, request.answer)
+                self.answered[type(request.answer)] += 1
+            request.then(request.answer)
         if self._writer.failure is not None:
             self._ended.set()
 
@@ -191,17 +193,6 @@ class SqliteStore:
         if failure is not failed_before:
             assert failure is not None
             raise retold(failure)
-
-
-async def _answer_of(request: Request) -> Any:
-    """Wait for the writer. Being cancelled here ends the waiting, not the work."""
-
-    def stop_waiting(_: object) -> trio.lowlevel.Abort:
-        request.task = None
-        return trio.lowlevel.Abort.SUCCEEDED
-
-    request.task = trio.lowlevel.current_task()
-    return await trio.lowlevel.wait_task_rescheduled(stop_waiting)
 
 
 def _load(reader: sqlite3.Connection, stream: str) -> Loaded:

@@ -21,9 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-
-import outcome
-import trio
+from typing import Any
 
 from actors.log.sqlite_batch import INSERT_ARGUMENTS, Batch, Head, write_rows
 from actors.log.sqlite_files import Files, is_busy, is_damage, is_disk_full, name_of
@@ -51,14 +49,18 @@ DELETE FROM event WHERE stream = ? AND version IN
 class Request:
     """Something asked of the writer: an append, or other work to be done between batches. Answered exactly once."""
 
-    __slots__ = ("answer", "parts", "size_bytes", "task", "work")
+    __slots__ = ("answer", "parts", "size_bytes", "then", "work")
 
-    def __init__(self, parts: tuple[Part, ...], work: Callable[[], object] | None = None) -> None:
+    def __init__(
+        self, parts: tuple[Part, ...], then: Callable[[Any], None], work: Callable[[], object] | None = None
+    ) -> None:
         self.parts = parts
+        self.then = then
         self.work = work
-        self.size_bytes = sum(part.size_bytes for part in parts)
-        self.task: trio.lowlevel.Task | None = None
-        self.answer: outcome.Outcome[object] | None = None
+        self.size_bytes = 0
+        for part in parts:
+            self.size_bytes += part.size_bytes
+        self.answer: object = None  # a StoreFailedError where the outcome is unknown
 
 
 class Writer:
@@ -116,7 +118,7 @@ class Writer:
         batch, closing = self._take()
         self._in_hand = batch
         if batch and batch[0].work is not None:
-            batch[0].answer = outcome.Value(batch[0].work())
+            batch[0].answer = batch[0].work()
             self._deliver(batch)
         elif batch:
             self._write(batch)
@@ -159,7 +161,7 @@ class Writer:
             return
         batch.adopt()
         for request, answer in zip(requests, answers, strict=True):
-            request.answer = outcome.Value(answer)
+            request.answer = answer
         self._deliver(requests)
         if batch.erases and self._erase_at_s is None:
             self._erase_at_s = time.monotonic() + self._limits.erase_after_s
@@ -205,7 +207,7 @@ class Writer:
                 is_doomed = any(part.stream in streams for part in request.parts)
                 (doomed if is_doomed else self._queue).append(request)
         for request in (*requests, *doomed):
-            request.answer = outcome.Value(Refused(reason))
+            request.answer = Refused(reason)
         self._deliver([*requests, *doomed])
         if is_disk_full(error):
             self._checkpoint()  # an emptied write-ahead file may be all the room that is needed
@@ -271,7 +273,7 @@ class Writer:
             waiting = [request for request in (*self._in_hand, *self._queue) if request.answer is None]
             self._queue.clear()
         for request in waiting:
-            request.answer = outcome.Error(retold(failure))
+            request.answer = retold(failure)
         self._deliver(waiting)
 
 

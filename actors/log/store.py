@@ -11,11 +11,15 @@ outcome of a commit is unknown, and the process has to stop and find out by reop
 Which events to write, and what they mean, is the rules' business; who may open the folder, the process's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
+import outcome
+import trio
+
+_T = TypeVar("_T")
 
 
 class LogLimits(msgspec.Struct, frozen=True):
@@ -134,6 +138,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 AppendAnswer = Appended | Conflict | Refused
+Then: TypeAlias = Callable[[AppendAnswer | StoreFailedError], None]
 
 
 class LogStore(Protocol):
@@ -143,11 +148,15 @@ class LogStore(Protocol):
     def log_id(self) -> str:
         """The identity of this log, made with it: a node keeps one journal for each (§7.3)."""
 
-    async def append(self, *parts: Part) -> AppendAnswer:
-        """Write the parts durably, together.
+    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
+        """Write the parts durably, together, and say how that ended by `then`, or refuse at once.
 
-        Appends are taken in the order of the calls. A cancelled caller only stops waiting: the append goes on.
+        Appends are taken in the order of the calls. `then` is called once, later, between two steps of the event loop:
+        it neither waits nor raises.
         """
+
+    async def append(self, *parts: Part) -> AppendAnswer:
+        """The same for a task that waits. A cancelled one only stops waiting: the append goes on."""
 
     async def load(self, stream: str) -> Loaded:
         """Everything needed to rebuild the stream's state, as of one moment."""
@@ -169,6 +178,29 @@ class LogStore(Protocol):
 
     async def close(self) -> None:
         """Write what is queued, erase what is due, let go of the files."""
+
+
+async def answered(submit: Callable[[Callable[[_T | StoreFailedError], None]], _T | None]) -> _T:
+    """Submit, and wait for how it ended."""
+    task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+
+    def then(answer: _T | StoreFailedError) -> None:
+        if task is not None:
+            trio.lowlevel.reschedule(
+                task, outcome.Error(answer) if isinstance(answer, StoreFailedError) else outcome.Value(answer)
+            )
+
+    def stop_waiting(_: object) -> trio.lowlevel.Abort:
+        nonlocal task
+        task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    at_once = submit(then)
+    if at_once is not None:
+        await trio.lowlevel.checkpoint()
+        return at_once
+    answer: _T = await trio.lowlevel.wait_task_rescheduled(stop_waiting)
+    return answer
 
 
 def check_parts(parts: Sequence[Part]) -> None:

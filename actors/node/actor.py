@@ -1,9 +1,8 @@
 """One live session of a node, driven: frames and calls in, decisions made durable, effects performed.
 
 The reader hands frames to `on_frame`, which never waits: heartbeats are answered and telemetry is relayed at once,
-whatever changes the log goes to the inbox. One worker takes the inbox in batches: decide on the whole batch, append
-once, then act. So a command's byte leaves only after its events are durable, in `msg_id` order, and a hundred calls at
-once share one commit.
+whatever changes the log goes to `commits`, which brings it back here (`act`) when it is durable. So a command's byte
+leaves only after its events are on disk, in `msg_id` order.
 
 The rules are elsewhere: the session's order in `session_rules`, the life of a command in `actors.log.command_rules`,
 limits in `limit_rules`, telemetry in `cadence_rules`. The socket is behind `Connection`; what a crash or a stop does
@@ -13,22 +12,19 @@ to this actor is the supervisor's.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import structlog
 import trio
 
 from actors.ledger.ledgers import Agent
-from actors.ledger.paid_append import append_paid
 from actors.ledger.rules import Exceeded
-from actors.log import command_rules as log_rules
 from actors.log import commands
-from actors.log.node_stream import part_of, restore, stream_of
-from actors.log.store import AppendAnswer, Appended, Refused
+from actors.log.command_rules import confirmed_through
 from actors.node.cadence import Cadence, Listener
 from actors.node.cadences import Cadences
 from actors.node.calls import Failed, Outcome, PendingCall
+from actors.node.commits import Commits
 from actors.node.drops import Drop
-from actors.node.inbox import Cancel, Draft, Issue, Item, LogItem, Sweep, Unwritten, batches
+from actors.node.inbox import Cancel, Issue, LogItem, Sweep, Unwritten
 from actors.node.limit_rules import CapabilityLimits, NodeLimits
 from actors.node.outcomes import mono_s, outcome_of
 from actors.node.session_rules import (
@@ -46,10 +42,9 @@ from actors.node.session_rules import (
 )
 from actors.node.world import Authenticated, Connection, LogRefusedError, World
 from actors.seldom import Seldom
-from actors.supervision.mailbox import Mailbox
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.frames import Announce, BadFrame, Cmd, CmdAck, CmdCancel, Fault, Frame, Side, decode, encode
+from schemas.frames import Announce, BadFrame, CmdAck, CmdCancel, Fault, Frame, Side, decode, encode, encode_cmd
 from schemas.manifest import Accepted, accept
 from schemas.projection import Tool, parse_tool_name
 from schemas.ulids import Mint
@@ -61,6 +56,10 @@ OVERLOAD_RETRY_MS = 1000  # what a caller is told when the gateway, not the capa
 
 
 class NodeActor:
+    """Implements `commits.Owner`."""
+
+    commits_class = Commits
+
     def __init__(self, proved: Authenticated, connection: Connection, world: World) -> None:
         self.identity = proved.identity
         self.token_id = proved.token_id
@@ -72,10 +71,7 @@ class NodeActor:
         self._session = Session(self._mint, world.settings, world.now(), proved.token_expires_at_ms)
         self._cadences = Cadences(proved.identity.node_id, world.settings, self._mint, self._send)
         self._limits = NodeLimits()
-        self._inbox: Mailbox[Item] = Mailbox(world.settings.inbox_items_max)
-        self._state = log_rules.NodeState()
-        self._arguments: dict[str, bytes] = {}  # of the open commands
-        self._unwritten: list[Unwritten] = []
+        self._commits = self.commits_class(proved.identity.node_id, self, world, self._mint)
         self._deadlines_changed = trio.Event()
         self._late_acks = Seldom(LATE_ACK_EVERY_S)
 
@@ -97,18 +93,18 @@ class NodeActor:
 
     @property
     def epoch(self) -> int:
-        return self._state.epoch
+        return self._commits.state.epoch
 
     # ---- the actor's life -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_time)
-            nursery.start_soon(self._work)
+            nursery.start_soon(self._commits.run)
             await self._connection.run()
             self.close(NodeClose.NORMAL)
-            # What the node said before it went still counts: the worker takes what is there, then ends.
-            self._inbox.close()
+            # What the node said before it went still counts: it is done, then the worker ends.
+            self._commits.close()
 
     def close(self, close: NodeClose) -> None:
         """End the session for a reason that lies outside of it: superseded, shutdown, token revoked, not reading."""
@@ -136,7 +132,7 @@ class NodeActor:
         self._on(BadFrame(Fault.TOO_LARGE))
 
     def _on(self, frame: Frame | BadFrame) -> None:
-        confirmed = log_rules.confirmed_through(self._state)
+        confirmed = confirmed_through(self._commits.state)
         self._perform(self._session.received(frame, confirmed, self._world.now()))
 
     def _perform(self, effects: Effects) -> None:
@@ -151,7 +147,7 @@ class NodeActor:
                 case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id, ok=ok)) if msg_id in self._cadences:
                     self._cadences.acked(msg_id, ok)
                 case TakeAck() | TakeResume() | JudgeManifest():
-                    if not self._inbox.offer(effect):
+                    if not self._commits.offer(effect):
                         self.close(NodeClose.RATE_LIMITED)
                 case Count(what=what):
                     self._world.count(what)
@@ -188,7 +184,10 @@ class NodeActor:
         limits = self._admit(tool, now)
         if isinstance(limits, Failed):
             return limits
-        if self._world.calls.is_full or len(self._state.open_commands) >= self._world.settings.open_commands_max:
+        if (
+            self._world.calls.is_full
+            or len(self._commits.state.open_commands) >= self._world.settings.open_commands_max
+        ):
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
         over = limits.has_slot(now.mono_s) or limits.take_token(now.mono_s)
         if over is not None:
@@ -197,11 +196,12 @@ class NodeActor:
         exceeded = hold(call.msg_id)
         if exceeded is not None:
             return Failed(Code.RATE_LIMITED, over_budget=exceeded)
-        if not self._inbox.offer(Issue(call)):
+        deadline_s = mono_s(deadline_at_ms, now)
+        if not self._commits.offer(Issue(call)):
             self._give_back(call)
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
-        limits.occupy(call.msg_id, mono_s(deadline_at_ms, now))
-        return await self._answer_to(call, now)
+        limits.occupy(call.msg_id, deadline_s)
+        return await self._answer_to(call, deadline_s)
 
     def _admit(self, tool: str, now: Moment) -> CapabilityLimits | Failed:
         retained = self._world.manifests.find(self.identity.node_id)
@@ -214,22 +214,20 @@ class NodeActor:
             return Failed(Code.MANIFEST_NOT_FOUND)
         return self._limits.of(announced.target) or Failed(Code.MANIFEST_NOT_FOUND)
 
-    async def _answer_to(self, call: PendingCall, now: Moment) -> Outcome:
-        self._world.calls.add(call)
+    async def _answer_to(self, call: PendingCall, deadline_s: float) -> Outcome:
+        self._world.calls.add(call, deadline_s)
         try:
-            with trio.CancelScope(deadline=mono_s(call.deadline_at_ms, now)):
-                await call.wait()
+            return await call.wait()
         except trio.Cancelled:
-            if not self._inbox.offer(Cancel(call.msg_id)):
+            if not self._commits.offer(Cancel(call.msg_id)):
                 self._world.calls.abandon(call.msg_id)  # this session is over: the node's next one will see to it
             raise
         finally:
             self._world.calls.remove(call)
-        return call.outcome or Failed(Code.DEADLINE_EXCEEDED, call.msg_id)
 
     def sweep(self) -> None:
         """A minute has passed."""
-        self._inbox.offer(Sweep())
+        self._commits.offer(Sweep())
 
     # ---- telemetry --------------------------------------------------------------------------------------------------
 
@@ -257,60 +255,17 @@ class NodeActor:
     def detach(self, cadence: Cadence, listener: Listener) -> None:
         self._cadences.leave(cadence, listener, self._world.now())
 
-    # ---- the worker -------------------------------------------------------------------------------------------------
+    # ---- what the commits bring -------------------------------------------------------------------------------------
 
-    async def _work(self) -> None:
-        taken: list[JudgeManifest | list[LogItem]] = []
-        try:
-            await self._open()
-            while True:
-                taken = batches([await self._inbox.receive(), *self._inbox.drain()])
-                while taken:
-                    batch = taken.pop(0)
-                    if isinstance(batch, JudgeManifest):
-                        await self._judge(batch.announce)
-                    else:
-                        await self._commit(batch)
-        except trio.EndOfChannel:
-            pass
-        except LogRefusedError:
-            self.close(NodeClose.INTERNAL)
-        finally:
-            self._inbox.close()
-            for batch in [*taken, *batches(self._inbox.drain())]:
-                if not isinstance(batch, JudgeManifest):
-                    self._refuse(batch)
-
-    async def _open(self) -> None:
-        """Take the next epoch: recorded before the node hears of it, so that no other session can have it."""
-        session_id = self._mint.mint(self._world.now().wall_ms)
-        while True:
-            await self._reload()
-            decision = log_rules.decide(self._state, commands.OpenSession(session_id), self._world.now().wall_ms)
-            answer = await self._append(decision, {})
-            if isinstance(answer, Appended):
-                break
-            if isinstance(answer, Refused):
-                raise LogRefusedError
-        self._state = decision.state
+    def granted(self, session_id: str, epoch: int) -> None:
         log_id = self._world.store.log_id
-        self._perform(
-            self._session.granted(session_id, self._state.epoch, log_id, self._auth_msg_id, self._world.now())
-        )
+        self._perform(self._session.granted(session_id, epoch, log_id, self._auth_msg_id, self._world.now()))
         self._deadlines_changed.set()
 
-    async def _reload(self) -> None:
-        restored = restore(await self._world.store.load(stream_of(self.identity.node_id)))
-        self._state, self._arguments = restored.state, restored.arguments
-        if restored.state.highest_id is not None:
-            self._mint.observe(restored.state.highest_id)
+    def log_refused(self) -> None:
+        self.close(NodeClose.INTERNAL)
 
-    async def _append(self, decision: log_rules.Decision, arguments: Mapping[str, bytes]) -> AppendAnswer:
-        now_ms = self._world.now().wall_ms
-        part = part_of(self.identity.node_id, self._state, decision, now_ms, arguments)
-        return await append_paid(self._world.store, self._world.ledgers, part, decision.events, now_ms)
-
-    async def _judge(self, announce: Announce) -> None:
+    async def judge(self, announce: Announce) -> None:
         """One that is accepted is kept before it is acknowledged."""
         now, node_id = self._world.now(), self.identity.node_id
         retained = self._world.manifests.find(node_id)
@@ -329,47 +284,14 @@ class NodeActor:
         self.tools = {tool.name: tool for tool in accepted.tools}
         self._limits.adopt(accepted.tools, self._world.now().mono_s)
 
-    async def _commit(self, batch: Sequence[LogItem]) -> None:
-        """Decide on the whole batch, make it durable, act on it. A conflict is decided anew, unless we are stale."""
-        epoch = self._state.epoch
-        while True:
-            draft = Draft(self._state, epoch, self._arguments, self.identity.node_id, self._world.now().wall_ms)
-            for item in batch:
-                if isinstance(item, TakeResume):
-                    # Whose callers gave up while the node was away: cancelled before anything is sent again.
-                    for msg_id in self._world.calls.abandoned_of(self._state.open_commands):
-                        draft.take(Cancel(msg_id))
-                draft.take(item)
-            decision = draft.decided()
-            if not decision.events:
-                break
-            answer = await self._append(decision, draft.arguments)
-            if isinstance(answer, Appended):
-                break
-            if isinstance(answer, Refused):
-                self._refuse(batch)
-                return
-            await self._reload()
-            if self._state.epoch > epoch:
-                self.close(NodeClose.SUPERSEDED)
-                self._drop_as_stale(batch)
-                return
-        self._state = decision.state
-        self._arguments |= draft.arguments
-        for item, said in draft.answers:
-            self._act(item, said, draft.results)
-        if self._unwritten:
-            unwritten, self._unwritten = self._unwritten, []
-            await self._commit(unwritten)
-
-    def _refuse(self, batch: Sequence[LogItem]) -> None:
+    def refuse(self, batch: Sequence[LogItem]) -> None:
         """The log did not take it: nothing was sent, nothing is settled, and the node keeps what it reported."""
         for item in batch:
             match item:
                 case Issue(call=call):
                     self._give_back(call)
                     call.settle(Failed(Code.INTERNAL, call.msg_id))
-                case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)) if msg_id in self._state.open_commands:
+                case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)) if msg_id in self._commits.state.open_commands:
                     self._world.count(Drop.ACK_NOT_RECORDED)
                     self._world.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
                 case Cancel(msg_id=msg_id):
@@ -377,20 +299,19 @@ class NodeActor:
                 case TakeResume():
                     self.close(NodeClose.INTERNAL)
 
-    def _drop_as_stale(self, batch: Sequence[LogItem]) -> None:
+    def superseded(self, batch: Sequence[LogItem]) -> None:
         """What an older epoch still says counts for nothing; the node's newer session will tell how it ended."""
-        self._refuse([item for item in batch if isinstance(item, Issue | Cancel)])
+        self.close(NodeClose.SUPERSEDED)
+        self.refuse([item for item in batch if isinstance(item, Issue | Cancel)])
 
-    # ---- after the append -------------------------------------------------------------------------------------------
-
-    def _act(self, item: LogItem, said: commands.Answer, results: Mapping[str, Mapping[str, Any]]) -> None:
+    def act(self, item: LogItem, said: commands.Answer, results: Mapping[str, Mapping[str, Any]]) -> None:
         match said:
             case commands.SendCommand():
                 self._send_command(said)
             case commands.SendCancel(msg_id=msg_id):
                 self._send(CmdCancel(msg_id=self._mint.mint(self._world.now().wall_ms), in_reply_to=msg_id))
             case commands.Settled(msg_id=msg_id):
-                self._arguments.pop(msg_id, None)
+                self._commits.arguments.pop(msg_id, None)
                 self._limits.release(msg_id)
                 self._world.calls.settle(msg_id, outcome_of(said, isinstance(item, Unwritten), results.get(msg_id)))
             case commands.Resumed() if isinstance(item, TakeResume):
@@ -403,22 +324,20 @@ class NodeActor:
             case commands.UnknownCommand():
                 self._world.count(Drop.ACK_UNKNOWN)
             case commands.StaleEpoch():
-                self.close(NodeClose.SUPERSEDED)
-                self._drop_as_stale([item])
+                self.superseded([item])
             case commands.Illegal():
                 self._illegal(item, said)
 
     def _send_command(self, said: commands.SendCommand) -> None:
-        arguments = msgspec.json.decode(self._arguments[said.msg_id])
-        cmd = Cmd(msg_id=said.msg_id, tool=said.tool, arguments=arguments, deadline_at_ms=said.deadline_at_ms)
-        if not self._connection.send(encode(cmd)):
-            self._unwritten.append(Unwritten(said.msg_id))
+        arguments = self._commits.arguments[said.msg_id]
+        if not self._connection.send(encode_cmd(said.msg_id, said.tool, arguments, said.deadline_at_ms)):
+            self._commits.report_unwritten(said.msg_id)
 
     def _resumed(self, item: TakeResume, said: commands.Resumed) -> None:
         frame = item.frames[-1]
         if frame.last_cmd is not None:
             self._mint.observe(frame.last_cmd)
-        for command in self._state.open_commands.values():
+        for command in self._commits.state.open_commands.values():
             target = parse_tool_name(command.tool)
             limits = None if isinstance(target, Code) else self._limits.of(target)
             if limits is not None:

@@ -1,11 +1,14 @@
-"""Calls in flight: who waits for which command, across the sessions of its node.
+"""Calls in flight: who waits for which command, across the sessions of its node, and until when.
 
 A command may be sent in one session and answered in the next, so the waiting callers belong to the process, not to a
 node's actor. What became of a command is decided by the log; this file only carries the answer to whoever still waits.
+One task (`watch`) keeps the deadlines of all calls: a cancel scope for each costs every call what few ever need.
 """
 
+import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 import trio
@@ -42,16 +45,27 @@ class PendingCall:
     tenant: str
     deadline_at_ms: int
     outcome: Outcome | None = None
-    _done: trio.Event = field(default_factory=trio.Event)
+    _waiter: trio.lowlevel.Task | None = None
 
     def settle(self, outcome: Outcome) -> None:
         """The first outcome stands."""
         if self.outcome is None:
             self.outcome = outcome
-            self._done.set()
+            if self._waiter is not None:
+                trio.lowlevel.reschedule(self._waiter)
 
-    async def wait(self) -> None:
-        await self._done.wait()
+    async def wait(self) -> Outcome:
+        if self.outcome is None:
+            self._waiter = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._stop_waiting)
+        else:
+            await trio.lowlevel.checkpoint()
+        assert self.outcome is not None
+        return self.outcome
+
+    def _stop_waiting(self, _: object) -> trio.lowlevel.Abort:
+        self._waiter = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class PendingCalls:
@@ -59,6 +73,8 @@ class PendingCalls:
         self._calls: dict[str, PendingCall] = {}
         self._calls_max = calls_max
         self._abandoned: set[str] = set()
+        self._deadlines: list[tuple[float, str]] = []  # a heap; of calls that have ended too, until they come up
+        self._until_first = trio.CancelScope()
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -67,11 +83,31 @@ class PendingCalls:
     def is_full(self) -> bool:
         return len(self._calls) >= self._calls_max
 
-    def add(self, call: PendingCall) -> None:
+    def add(self, call: PendingCall, deadline_s: float) -> None:
+        """It waits from now on, at most until then: E_DEADLINE_EXCEEDED."""
         self._calls[call.msg_id] = call
+        if len(self._deadlines) > 2 * self._calls_max:
+            self._deadlines = [due for due in self._deadlines if due[1] in self._calls]
+            heapify(self._deadlines)
+        heappush(self._deadlines, (deadline_s, call.msg_id))
+        if deadline_s < self._until_first.deadline:
+            self._until_first.deadline = deadline_s
 
     def remove(self, call: PendingCall) -> None:
         self._calls.pop(call.msg_id, None)
+
+    async def watch(self) -> None:
+        """Tell each caller whose time is up."""
+        while True:
+            now_s = trio.current_time()
+            while self._deadlines and (self._deadlines[0][0] <= now_s or self._deadlines[0][1] not in self._calls):
+                _, msg_id = heappop(self._deadlines)
+                call = self._calls.get(msg_id)
+                if call is not None:
+                    call.settle(Failed(Code.DEADLINE_EXCEEDED, msg_id))
+            first_s = self._deadlines[0][0] if self._deadlines else math.inf
+            with trio.CancelScope(deadline=first_s) as self._until_first:
+                await trio.sleep_forever()
 
     def abandon(self, msg_id: str) -> None:
         """Its caller is gone, and no session is there to cancel it: to be remembered until the node is back."""

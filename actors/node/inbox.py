@@ -1,10 +1,10 @@
-"""What waits for a node's worker, and how a batch of it is decided before it is made durable.
+"""What changes a node's part of the log, and how a batch of it is decided before it is made durable.
 
 A draft asks `command_rules` about each item in turn, on the state that the item before it left; it appends nothing and
 says nothing. Results are judged here, and kept aside for whoever waits for them: they go into no event.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,44 +50,32 @@ LogItem = TakeResume | TakeAck | Issue | Cancel | Unwritten | Sweep
 Item = LogItem | JudgeManifest
 
 
-def batches(items: Sequence[Item]) -> list[JudgeManifest | list[LogItem]]:
-    """Items for the log that follow each other go in one append; a manifest goes by itself."""
-    grouped: list[JudgeManifest | list[LogItem]] = []
-    for item in items:
-        if isinstance(item, JudgeManifest):
-            grouped.append(item)
-        elif grouped and isinstance(grouped[-1], list):
-            grouped[-1].append(item)
-        else:
-            grouped.append([item])
-    return grouped
-
-
 class Draft:
     """A batch being decided: what it will append, and what is to be said once that is durable."""
 
     def __init__(
-        self, state: NodeState, epoch: int, known_arguments: Mapping[str, bytes], node_id: str, wall_ms: int
+        self, state: NodeState, epoch: int, known_arguments: Mapping[str, bytes], node_id: str, now_ms: int
     ) -> None:
         self.arguments: dict[str, bytes] = {}  # of the commands that it queues
         self.results: dict[str, Mapping[str, Any]] = {}  # valid ones, by `msg_id`
+        self.state = state
+        self.events: list[Event] = []
         self.answers: list[tuple[LogItem, commands.Answer]] = []
-        self._state = state
-        self._events: list[Event] = []
+        self.now_ms = now_ms
         self._epoch = epoch
         self._known_arguments = known_arguments
         self._node_id = node_id
-        self._wall_ms = wall_ms
 
     def decided(self) -> Decision:
         """What follows from everything taken so far."""
-        return Decision(self._state, tuple(self._events), tuple(answer for _, answer in self.answers))
+        return Decision(self.state, tuple(self.events), tuple([answer for _, answer in self.answers]))
 
     def take(self, item: LogItem) -> None:
-        decision = decide(self._state, self._command(item), self._wall_ms)
-        self._state = decision.state
-        self._events += decision.events
-        self.answers += [(item, answer) for answer in decision.answers]
+        decision = decide(self.state, self._command(item), self.now_ms)
+        self.state = decision.state
+        self.events += decision.events
+        for answer in decision.answers:
+            self.answers.append((item, answer))
 
     def _command(self, item: LogItem) -> commands.Command:
         match item:
@@ -120,7 +108,7 @@ class Draft:
         """What a node says of a command, with its result judged."""
         msg_id = outcome.in_reply_to
         check = commands.ResultCheck.ABSENT
-        command = self._state.open_commands.get(msg_id)
+        command = self.state.open_commands.get(msg_id)
         if outcome.ok and command is not None:
             sent = self._known_arguments.get(msg_id) or self.arguments.get(msg_id)
             arguments = msgspec.json.decode(sent) if sent else None

@@ -9,8 +9,9 @@ from tests.node.harness import Gateway
 
 
 @pytest.fixture
-async def nursery_of_actors() -> AsyncIterator[trio.Nursery]:
+async def nursery_of_actors(gateway: Gateway) -> AsyncIterator[trio.Nursery]:
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(gateway.world.calls.watch)
         yield nursery
         nursery.cancel_scope.cancel()
 

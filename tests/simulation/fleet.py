@@ -79,6 +79,8 @@ class SimGateway:
         self._links: list[Link] = []
         self._scope = trio.CancelScope()
         self._store: MemoryStore | None = None
+        self.callers: trio.Nursery | None = None
+        """Tasks of this process, which a crash ends like all others."""
 
     @property
     def is_up(self) -> bool:
@@ -112,7 +114,8 @@ class SimGateway:
 
     async def _run(self, supervisor: Supervisor, *, task_status: trio.TaskStatus[None]) -> None:
         with self._scope:
-            await supervisor.run(task_status=task_status)
+            async with trio.open_nursery() as self.callers:
+                await supervisor.run(task_status=task_status)
 
     def crash(self) -> None:
         assert self._store is not None

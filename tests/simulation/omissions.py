@@ -1,15 +1,14 @@
 """The gateway with one rule left out, by subclass: what production has no switch for. (The node's are in `Omit`.)"""
 
-from collections.abc import Mapping
-
 import msgspec
 
 from actors.device.omit import Omit
-from actors.log.command_rules import Decision
 from actors.log.commands import SendCommand
 from actors.log.memory_store import MemoryStore, _Stream
-from actors.log.store import AppendAnswer, Part
+from actors.log.store import Part, Refused, Then
 from actors.node.actor import NodeActor
+from actors.node.commits import Commits
+from actors.node.inbox import Draft
 from schemas.frames import Cmd, encode
 from tests.simulation.fleet import Rules
 
@@ -17,25 +16,32 @@ from tests.simulation.fleet import Rules
 class UnfencedStore(MemoryStore):
     """Takes every append, whatever version it expects: a stale session writes on."""
 
-    async def append(self, *parts: Part) -> AppendAnswer:
-        return await super().append(*(self._at_its_version(part) for part in parts))
+    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
+        return super().submit(tuple(self._at_its_version(part) for part in parts), then)
 
     def _at_its_version(self, part: Part) -> Part:
         version = self.disk.streams.get(part.stream, _Stream()).version
         return msgspec.structs.replace(part, expected_version=version)
 
 
-class EagerActor(NodeActor):
-    """Writes a `cmd` before its events are durable."""
+class EagerCommits(Commits):
+    """Has a `cmd` written before its events are durable."""
 
-    async def _append(self, decision: Decision, arguments: Mapping[str, bytes]) -> AppendAnswer:
-        for said in decision.answers:
+    def _submit(self, draft: Draft, then: Then) -> Refused | None:
+        assert isinstance(self._owner, EagerActor)
+        for _, said in draft.answers:
             if isinstance(said, SendCommand):
-                known = self._arguments.get(said.msg_id) or arguments[said.msg_id]
-                values = msgspec.json.decode(known)
-                cmd = Cmd(msg_id=said.msg_id, tool=said.tool, arguments=values, deadline_at_ms=said.deadline_at_ms)
-                self._connection.send(encode(cmd))
-        return await super()._append(decision, arguments)
+                self._owner.send_early(said, self.arguments.get(said.msg_id) or draft.arguments[said.msg_id])
+        return super()._submit(draft, then)
+
+
+class EagerActor(NodeActor):
+    commits_class = EagerCommits
+
+    def send_early(self, said: SendCommand, arguments: bytes) -> None:
+        values = msgspec.json.decode(arguments)
+        cmd = Cmd(msg_id=said.msg_id, tool=said.tool, arguments=values, deadline_at_ms=said.deadline_at_ms)
+        self._connection.send(encode(cmd))
 
     def _send_command(self, said: SendCommand) -> None:
         pass

@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trio.testing import MockClock
 
 from actors.log.memory_store import MemoryDisk
+from actors.node.actor import NodeActor
 from actors.node.calls import Outcome, Succeeded
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from tests.simulation.fleet import BASE_MS, Rules, SimGateway, SimNode, Site, now
@@ -144,18 +145,19 @@ class _Callers:
         rng = self._site.rng
         while True:
             await trio.sleep(rng.expovariate(8))
-            self._site.nursery.start_soon(self._call, rng.choice(self._nodes), rng.random())
+            node, patience = rng.choice(self._nodes), rng.random()
+            for gateway in self._site.gateways:
+                actor = None if gateway.fleet is None else gateway.fleet.nodes.find(node.node_id)
+                if actor is not None and gateway.callers is not None:
+                    gateway.callers.start_soon(self._call, node, actor, patience)
+                    break
 
-    async def _call(self, node: SimNode, patience: float) -> None:
-        fleets = [gateway.fleet for gateway in self._site.gateways if gateway.fleet is not None]
-        actors = [actor for fleet in fleets if (actor := fleet.nodes.find(node.node_id)) is not None]
-        if not actors:
-            return
+    async def _call(self, node: SimNode, actor: NodeActor, patience: float) -> None:
         self._calls += 1
         token = f"call-{self._calls}"
         deadline_at_ms = now().wall_ms + 5000
         with trio.move_on_after(10 if patience < 0.8 else patience) as scope:
-            outcome = await actors[0].call(
+            outcome = await actor.call(
                 node.tool, {"message": token}, sub="agent", tenant="sim", deadline_at_ms=deadline_at_ms
             )
             self._outcomes.append((token, outcome))

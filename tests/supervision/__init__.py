@@ -1,1 +1,1 @@
-"""Supervision: mailbox, registry, restart rules, crash reports, the supervisor and its stop ladder."""
+"""Supervision: registry, restart rules, crash reports, the supervisor and its stop ladder."""
