@@ -20,7 +20,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from actors.node.actor import NodeActor
-from gateway.frame_reader import FrameReader
+from gateway.frame_reader import FrameReader, text_frame
 from gateway.pump import Pump
 from schemas.closes import NodeClose
 from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL
@@ -145,8 +145,9 @@ class NodeSocket(ABC):
             assert self._actor is not None
             self._actor.close(NodeClose.TOO_LARGE)
             return False
-        self._protocol.send_text(data)
-        return self._write(self._protocol.data_to_send())
+        self._unsent.append(text_frame(data))
+        self._flush_now()
+        return not self._gone.is_set()
 
     def close(self, close: NodeClose) -> None:
         if self._closing:

@@ -3,7 +3,8 @@
 Nearly all that a node sends are short, unfragmented text frames, several of which may come with one read. Taking those
 apart here costs a fraction of what a general parser in Python does (docs/adr/0010). Whatever is not plainly such a
 frame, or a ping or pong, goes to the library; after anything that could leave it in the middle of something (a
-fragment, a binary or oversized frame, a close, a wrong bit) all further bytes do.
+fragment, a binary or oversized frame, a close, a wrong bit) all further bytes do. Out go whole text frames too; pongs
+and closes are the library's.
 """
 
 from websockets.frames import Frame
@@ -13,6 +14,16 @@ from websockets.speedups import apply_mask
 _TEXT, _PING, _PONG = 0x81, 0x89, 0x8A
 _MASKED = 0x80
 _TWO_BYTE_LENGTH, _EIGHT_BYTE_LENGTH = 126, 127  # the latter is for the library: no frame of ours is that long
+
+
+def text_frame(data: bytes) -> bytes:
+    """A whole text frame of ours: unmasked, as a server's are."""
+    length = len(data)
+    if length < _TWO_BYTE_LENGTH:
+        return b"\x81%c%b" % (length, data)
+    if length < 1 << 16:
+        return b"\x81\x7e%b%b" % (length.to_bytes(2), data)
+    return b"\x81\x7f%b%b" % (length.to_bytes(8), data)
 
 
 class FrameReader:

@@ -31,6 +31,8 @@ def first_unsafe_number(value: Any) -> str | None:
     else:
         return None
     for step, item in steps:
+        if isinstance(item, str):
+            continue
         below = first_unsafe_number(item)
         if below is not None:
             return f"/{step}{below}"

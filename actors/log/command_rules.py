@@ -122,19 +122,17 @@ class Decision(msgspec.Struct, frozen=True):
 def decide(state: NodeState, command: Command, now_ms: int) -> Decision:
     """What follows from `command` on `state`: facts to record, and what to do once they are."""
     draft = _Draft(state, now_ms)
-    match command:
-        case OpenSession():
-            draft.record(SessionOpened(now_ms, state.epoch + 1, command.session_id))
-            draft.answer(SessionGranted(state.epoch + 1))
-        case Sweep():
-            draft.sweep()
-        case TakeResume() | IssueCommand() | SendQueued() | ReportUnwritten() | TakeAck() | CancelCommand():
-            if command.epoch < state.epoch:
-                draft.answer(StaleEpoch(command.epoch, state.epoch))
-            elif command.epoch > state.epoch or command.epoch < 1:
-                draft.answer(Illegal(Reason.EPOCH_NEVER_GRANTED))
-            else:
-                _decide_in_session(draft, command)
+    if isinstance(command, OpenSession):
+        draft.record(SessionOpened(now_ms, state.epoch + 1, command.session_id))
+        draft.answer(SessionGranted(state.epoch + 1))
+    elif isinstance(command, Sweep):
+        draft.sweep()
+    elif command.epoch < state.epoch:
+        draft.answer(StaleEpoch(command.epoch, state.epoch))
+    elif command.epoch > state.epoch or command.epoch < 1:
+        draft.answer(Illegal(Reason.EPOCH_NEVER_GRANTED))
+    else:
+        _decide_in_session(draft, command)
     return Decision(draft.state, tuple(draft.events), tuple(draft.answers))
 
 
@@ -143,14 +141,14 @@ def _decide_in_session(
 ) -> None:
     live = draft.state.resumed_epoch == command.epoch
     match command:
-        case TakeResume():
-            draft.resume(command)
         case IssueCommand():
             draft.issue(command, live)
+        case TakeAck() if live:
+            draft.settle_by(command.report)
+        case TakeResume():
+            draft.resume(command)
         case SendQueued() if live:
             draft.send_queued()
-        case TakeAck(report=report) if live:
-            draft.settle_by(report)
         case SendQueued() | TakeAck():
             draft.answer(Illegal(Reason.NOT_RESUMED))
         case ReportUnwritten(msg_id=msg_id):
@@ -189,9 +187,6 @@ class _Draft:
     def is_late(self, command: OpenCommand) -> bool:
         return self.now_ms >= command.deadline_at_ms
 
-    def in_state(self, wanted: CommandState) -> list[OpenCommand]:
-        return [command for command in self.state.open_commands.values() if command.state is wanted]
-
     def issue(self, issue: IssueCommand, live: bool) -> None:
         highest = self.state.highest_id
         if highest is not None and issue.msg_id <= highest:
@@ -206,7 +201,7 @@ class _Draft:
                 self.send_queued()  # anything older that still waits goes first: msg_id order
 
     def send_queued(self) -> None:
-        for command in self.in_state(CommandState.QUEUED):
+        for command in [command for command in self.state.open_commands.values() if command.epoch is None]:
             if self.is_late(command):
                 self.record_final(CommandExpired(self.now_ms, command.msg_id))
             else:
@@ -270,7 +265,8 @@ class _Draft:
         if not changed:
             for report in resume.outcomes:
                 self._take_outcome(report)
-        for command in self.in_state(CommandState.SENT):  # all in doubt: none was sent in the new epoch yet
+        sent = [command for command in self.state.open_commands.values() if command.epoch is not None]
+        for command in sent:  # all in doubt: none was sent in the new epoch yet
             msg_id = command.msg_id
             if changed:
                 self.record_final(CommandUnknown(self.now_ms, msg_id))

@@ -4,7 +4,8 @@ The table of states and the reasons behind it stand in `command_rules`, which de
 says what a recorded fact means. It knows neither time nor sockets, neither arguments nor where events are kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,9 @@ from actors.log.commands import Illegal, Reason
 from actors.log.events import (
     FINAL_STATE,
     CommandAcked,
+    CommandCancelled,
     CommandCancelRequested,
+    CommandExpired,
     CommandFailed,
     CommandInterrupted,
     CommandQueued,
@@ -71,47 +74,78 @@ class NodeState(msgspec.Struct, frozen=True, tag="node_state@1", tag_field="form
 
 # ── the fold ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_REQUIRES_SENT = (
-    CommandAcked | CommandFailed | CommandInterrupted | CommandUnknown | CommandCancelRequested
-)  # the rest may also follow on queued
-
 
 def evolve(state: NodeState, event: Event) -> NodeState | Illegal:
     """The state after one more fact; `Illegal` if it cannot be one on this state."""
-    match event:
-        case SessionOpened(epoch=epoch):
-            if epoch != state.epoch + 1:
-                return Illegal(Reason.EPOCH_NOT_NEXT)
-            return _next(state, epoch=epoch)
-        case NodeResumed(epoch=epoch):
-            if epoch != state.epoch or epoch == 0:
-                return Illegal(Reason.EPOCH_NEVER_GRANTED)
-            if epoch == state.resumed_epoch:
-                return Illegal(Reason.ALREADY_RESUMED)
-            mark = event.last_cmd if event.changed else _higher(state.journal_mark, event.last_cmd)
-            return _next(state, resumed_epoch=epoch, journal_id=event.journal_id, journal_mark=mark)
-        case CommandQueued(msg_id=msg_id):
-            if state.highest_id is not None and msg_id <= state.highest_id:
-                return Illegal(Reason.ID_NOT_INCREASING, msg_id)
-            queued = OpenCommand(
-                msg_id, event.tool, event.sub, event.tenant, event.at_ms, event.deadline_at_ms, state.last_command_id
-            )
-            return _next(state, last_command_id=msg_id, open_commands={**state.open_commands, msg_id: queued})
+    return _FOLDS[type(event)](state, event)
 
+
+def _session_opened(state: NodeState, event: SessionOpened) -> NodeState | Illegal:
+    if event.epoch != state.epoch + 1:
+        return Illegal(Reason.EPOCH_NOT_NEXT)
+    return _next(state, epoch=event.epoch)
+
+
+def _node_resumed(state: NodeState, event: NodeResumed) -> NodeState | Illegal:
+    if event.epoch != state.epoch or event.epoch == 0:
+        return Illegal(Reason.EPOCH_NEVER_GRANTED)
+    if event.epoch == state.resumed_epoch:
+        return Illegal(Reason.ALREADY_RESUMED)
+    mark = event.last_cmd if event.changed else _higher(state.journal_mark, event.last_cmd)
+    return _next(state, resumed_epoch=event.epoch, journal_id=event.journal_id, journal_mark=mark)
+
+
+def _queued(state: NodeState, event: CommandQueued) -> NodeState | Illegal:
+    msg_id, highest_id = event.msg_id, state.highest_id
+    if highest_id is not None and msg_id <= highest_id:
+        return Illegal(Reason.ID_NOT_INCREASING, msg_id)
+    queued = OpenCommand(
+        msg_id, event.tool, event.sub, event.tenant, event.at_ms, event.deadline_at_ms, state.last_command_id
+    )
+    return _next(state, last_command_id=msg_id, open_commands={**state.open_commands, msg_id: queued})
+
+
+def _sent(state: NodeState, event: CommandSent) -> NodeState | Illegal:
     command = find_open(state, event.msg_id)
     if isinstance(command, Illegal):
         return command
-    if command.epoch is None and isinstance(event, _REQUIRES_SENT):
-        return Illegal(Reason.NOT_SENT, event.msg_id)
-    if isinstance(event, CommandSent):
-        if event.epoch != state.epoch or event.epoch != state.resumed_epoch:
-            return Illegal(Reason.NOT_RESUMED, event.msg_id)
-        if command.epoch == event.epoch:
-            return Illegal(Reason.SENT_TWICE_IN_ONE_SESSION, event.msg_id)
-        return _put(state, msgspec.structs.replace(command, epoch=event.epoch))
-    if isinstance(event, CommandCancelRequested):
-        return _put(state, msgspec.structs.replace(command, cancel_requested=True))
-    return _settle(state, event)
+    if event.epoch != state.epoch or event.epoch != state.resumed_epoch:
+        return Illegal(Reason.NOT_RESUMED, event.msg_id)
+    if command.epoch == event.epoch:
+        return Illegal(Reason.SENT_TWICE_IN_ONE_SESSION, event.msg_id)
+    return _put(state, msgspec.structs.replace(command, epoch=event.epoch))
+
+
+def _cancel_requested(state: NodeState, event: CommandCancelRequested) -> NodeState | Illegal:
+    command = _find_sent(state, event.msg_id)
+    if isinstance(command, Illegal):
+        return command
+    return _put(state, msgspec.structs.replace(command, cancel_requested=True))
+
+
+def _settled_sent(state: NodeState, event: Settlement) -> NodeState | Illegal:
+    command = _find_sent(state, event.msg_id)
+    return command if isinstance(command, Illegal) else _settle(state, event)
+
+
+def _settled(state: NodeState, event: Settlement) -> NodeState | Illegal:
+    command = find_open(state, event.msg_id)
+    return command if isinstance(command, Illegal) else _settle(state, event)
+
+
+_FOLDS: dict[type[Event], Callable[[NodeState, Any], NodeState | Illegal]] = {
+    SessionOpened: _session_opened,
+    NodeResumed: _node_resumed,
+    CommandQueued: _queued,
+    CommandSent: _sent,
+    CommandCancelRequested: _cancel_requested,
+    CommandAcked: _settled_sent,
+    CommandFailed: _settled_sent,
+    CommandInterrupted: _settled_sent,
+    CommandUnknown: _settled_sent,
+    CommandExpired: _settled,  # these two may also follow on queued
+    CommandCancelled: _settled,
+}
 
 
 def fold(state: NodeState, events: Sequence[Event]) -> NodeState:
@@ -131,11 +165,9 @@ def _settle(state: NodeState, event: Settlement) -> NodeState:
     recent[event.msg_id] = FINAL_STATE[type(event)]
     if len(recent) > RECENT_FINAL_MAX:
         del recent[next(iter(recent))]
-    match event:
-        case CommandAcked() | CommandFailed(begun=True) | CommandInterrupted():
-            mark = _higher(state.journal_mark, event.msg_id)  # it was journaled before it began
-        case _:
-            mark = state.journal_mark
+    mark = state.journal_mark
+    if isinstance(event, CommandAcked | CommandInterrupted) or (isinstance(event, CommandFailed) and event.begun):
+        mark = _higher(mark, event.msg_id)  # it was journaled before it began
     return _next(state, open_commands=still_open, recent_final=recent, journal_mark=mark)
 
 
@@ -145,6 +177,13 @@ def find_open(state: NodeState, msg_id: str) -> OpenCommand | Illegal:
         return command
     known = recent_state(state, msg_id) is not None
     return Illegal(Reason.ALREADY_FINAL if known else Reason.UNKNOWN_COMMAND, msg_id)
+
+
+def _find_sent(state: NodeState, msg_id: str) -> OpenCommand | Illegal:
+    command = find_open(state, msg_id)
+    if isinstance(command, OpenCommand) and command.epoch is None:
+        return Illegal(Reason.NOT_SENT, msg_id)
+    return command
 
 
 def _put(state: NodeState, command: OpenCommand) -> NodeState:

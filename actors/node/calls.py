@@ -80,6 +80,11 @@ class PendingCalls:
         return len(self._calls)
 
     @property
+    def kept_deadlines(self) -> int:
+        """At most twice as many as calls may wait, however many have ended meanwhile."""
+        return len(self._deadlines)
+
+    @property
     def is_full(self) -> bool:
         return len(self._calls) >= self._calls_max
 

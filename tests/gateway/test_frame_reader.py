@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame
 from websockets.protocol import State
 
 from gateway.device_socket import NodeProtocol
-from gateway.frame_reader import FrameReader
+from gateway.frame_reader import FrameReader, text_frame
 
 
 def opened() -> NodeProtocol:
@@ -87,3 +88,10 @@ def test_nothing_counts_after_a_close() -> None:
 def test_many_texts_in_one_read_come_in_their_order() -> None:
     texts = [str(n).encode() for n in range(100)]
     assert FrameReader(opened()).read(b"".join(masked(1, text) for text in texts)) == texts
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 127, 65_535, 65_536, 131_072])
+def test_a_text_frame_of_ours_is_the_librarys_to_the_byte(size: int) -> None:
+    protocol = opened()
+    protocol.send_text(b"x" * size)
+    assert text_frame(b"x" * size) == b"".join(protocol.data_to_send())

@@ -1,5 +1,7 @@
 """What every store does, held against each of them."""
 
+from functools import partial
+
 import pytest
 import trio
 
@@ -152,6 +154,42 @@ async def test_what_was_appended_is_there_after_reopening(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         assert (await store.load("a"), await store.load("b"), await store.open_streams(), store.log_id) == before
         assert await store.append(part("a", 0, "y")) == Conflict("a", 1)
+
+
+@bounded
+async def test_what_is_submitted_is_taken_in_order_and_answered_once_later(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        answers: dict[str, list[object]] = {"x": [], "y": [], "z": []}
+        all_here = trio.Event()
+
+        def note(name: str, answer: object) -> None:
+            answers[name].append(answer)
+            if all(answers.values()):
+                all_here.set()
+
+        for version, name in ((0, "x"), (0, "y"), (1, "z")):
+            assert store.submit((part("a", version, name),), partial(note, name)) is None
+        assert not any(answers.values())  # not before the caller has had its say
+        await all_here.wait()
+        assert await store.append(part("b", 0, "x")) == Appended((1,))
+        assert answers == {"x": [Appended((1,))], "y": [Conflict("a", 1)], "z": [Appended((2,))]}
+
+
+@bounded
+async def test_what_is_submitted_beyond_the_bound_is_refused_at_once_and_never_answered(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(queue_appends_max=1)) as store:
+        answers: list[object] = []
+        first = trio.Event()
+
+        def then(answer: object) -> None:
+            answers.append(answer)
+            first.set()
+
+        assert store.submit((part("a", 0, "x"),), then) is None
+        assert store.submit((part("a", 1, "y"),), then) == Refused(RefusalReason.OVERLOADED)
+        await first.wait()
+        assert await store.append(part("b", 0, "x")) == Appended((1,))
+        assert answers == [Appended((1,))]
 
 
 @bounded
