@@ -63,6 +63,7 @@ class CallCounts:
 class CallAudit:
     def __init__(self, now: Callable[[], Moment], spans: CallSpans | None = None) -> None:
         self.counts = CallCounts()
+        self._log = log.bind()  # once: the logger that all modules share finds its settings anew for each line
         self._now = now
         self._spans = spans
 
@@ -82,14 +83,14 @@ class CallAudit:
         named = target if isinstance(target, ToolName) else None
         parent = origin.parent
         took_s = self._now().mono_s - arrived.mono_s
-        log.info(
+        self._log.info(
             "tool_call",
             tool=known,
             node_id=None if named is None else named.node_id,
             sub=principal.sub,
             tenant=principal.tenant,
-            decision=decision.value,
-            code=None if code is None else code.value,
+            decision=str(decision),
+            code=None if code is None else str(code),
             correlation_id=correlation_id,
             trace_id=None if parent is None else parent.trace_id,
             took_ms=round(took_s * 1000, 1),
@@ -98,8 +99,8 @@ class CallAudit:
         if self._spans is not None:
             self._spans.record(
                 named,
-                door=origin.door.value,
-                decision=decision.value,
+                door=str(origin.door),
+                decision=str(decision),
                 code=code,
                 correlation_id=correlation_id,
                 parent=parent,

@@ -1,11 +1,12 @@
 """The two clocks of the process, read in one place."""
 
-import time
+from time import time_ns
 
-import trio
+from trio.lowlevel import current_clock
 
 from actors.node.session_rules import Moment
 
 
 def now() -> Moment:
-    return Moment(trio.current_time(), time.time_ns() // 1_000_000)
+    # Every call asks some ten times: past trio's outer layers, and past the constructor that a named tuple generates.
+    return tuple.__new__(Moment, (current_clock().current_time(), time_ns() // 1_000_000))

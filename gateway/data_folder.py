@@ -3,32 +3,41 @@
     token.key   the Ed25519 seed that signs tokens        ca.key, ca.crt   the CA that vouches for nodes
     leafs/      the certificates it has issued            revoked          ids of revoked tokens, one a line
     log.sqlite  the command log                           lock             held while somebody uses the folder
+    token.jwks  where the last start found the keys of a deployment's own tokens; without it tokens are made here
 
 The first start makes it all. Keys are never readable by others, not even while they are being written.
 """
 
 import fcntl
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding
 from nacl.signing import SigningKey
 
 from actors.device.identity import DeviceIdentity
 from actors.private_file import write_private
-from gateway.access.tokens import Issuer, Scope, TokenClass, Verifier, jwks, key_id
+from gateway.access.tokens import Issuer, Scope, TokenClass, Verifier, jwks_of, key_id
+from gateway.token_keys import TokenKeys
 from schemas.certificates import CertificateAuthority, KnownCertificates, Leaf
 
 ISSUER = AUDIENCE = "heliograph"
+FOREIGN_FILE = "token.jwks"
+NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
 NODE_TOKEN_LIFE_S = 365 * 24 * 3600  # as long as a node's certificate
 
 
 class FolderInUseError(Exception):
     """Another process has the folder: talk to it, or stop it first."""
+
+
+def makes_tokens(path: Path) -> bool:
+    """Whether the gateway of this folder makes its tokens itself, as it was last started."""
+    return not (path / FOREIGN_FILE).exists()
 
 
 class DataFolder:
@@ -41,10 +50,9 @@ class DataFolder:
         self.certificates = KnownCertificates(self._ca.certificate, self._leafs())
         self.issuer = Issuer(self._token_key, issuer=ISSUER, audience=AUDIENCE)
         public_key = self._token_key.public_key()
-        self.jwks = jwks([public_key])
-        self.verifier = Verifier(
-            {key_id(public_key): public_key}, issuer=ISSUER, audience=AUDIENCE, revoked=self._revoked()
-        )
+        keys = {key_id(public_key): public_key}
+        self.jwks = jwks_of(keys)
+        self.verifier = Verifier(keys, issuer=ISSUER, audience=AUDIENCE, revoked=self._revoked())
 
     @classmethod
     @contextmanager
@@ -60,6 +68,20 @@ class DataFolder:
             yield cls(path, now_ms)
         finally:
             os.close(fd)
+
+    def trust(self, keys: TokenKeys | None) -> None:
+        """Whose tokens count: those of these keys, or (None) those that are made here. Commands are told by a file."""
+        if keys is None:
+            (self.path / FOREIGN_FILE).unlink(missing_ok=True)
+            return
+        write_private(self.path / FOREIGN_FILE, f"{keys.path.absolute()}\n".encode())
+        self.jwks = jwks_of(keys.current)
+        self.verifier = Verifier(keys.current, issuer=keys.issuer, audience=keys.audience, revoked=self._revoked())
+        keys.on_change = self._adopt
+
+    def _adopt(self, keys: Mapping[str, Ed25519PublicKey]) -> None:
+        self.verifier.adopt(keys)
+        self.jwks.update(jwks_of(keys))  # the very document that is being served
 
     @property
     def log_path(self) -> Path:
@@ -83,12 +105,13 @@ class DataFolder:
     # ---- what an operator does --------------------------------------------------------------------------------------
 
     def enroll(self, node_id: str, tenant: str, jti: str, now_ms: int) -> DeviceIdentity:
-        """Give a node its key, its certificate and its token; the gateway remembers the certificate."""
+        """Give a node its key, its certificate and, if tokens are made here, its token; we remember the certificate."""
         key = Ed25519PrivateKey.generate()
         leaf = self._ca.issue(node_id, tenant, key.public_key(), now_ms)
-        token = self.mint(
-            TokenClass.DEVICE_RUNTIME, node_id, tenant, [Scope.DEVICE_CONNECT], NODE_TOKEN_LIFE_S, jti, now_ms
-        )
+        token = ""
+        if makes_tokens(self.path):
+            scopes, life_s = [Scope.DEVICE_CONNECT], NODE_TOKEN_LIFE_S
+            token = self.mint(TokenClass.DEVICE_RUNTIME, node_id, tenant, scopes, life_s, jti, now_ms)
         (self.path / "leafs").mkdir(mode=0o700, exist_ok=True)
         write_private(self.path / "leafs" / f"{leaf.kid}.crt", leaf.der)
         self.certificates.learn(leaf)
@@ -104,6 +127,9 @@ class DataFolder:
         jti: str,
         now_ms: int,
     ) -> str:
+        """Raises ValueError for what no verifier would take: all of them, where tokens come from elsewhere."""
+        if not makes_tokens(self.path):
+            raise ValueError(NO_TOKENS)
         return self.issuer.mint(
             sub=sub, tenant=tenant, token_class=token_class, scopes=scopes, jti=jti, now_ms=now_ms, life_s=life_s
         )

@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal, TextIO
 
 import msgspec
@@ -53,7 +55,7 @@ class Sink:
 
     def put(self, line: bytes) -> None:
         """Raises OSError when nothing is written, or only its beginning; the next is a line of its own all the same."""
-        left = memoryview(b"\n%b\n" % line if self._torn else line + b"\n")
+        left = b"\n%b\n" % line if self._torn else line + b"\n"
         while left:
             # Standard error is shared with other processes: it cannot be made non-blocking, only asked beforehand.
             if self._poll is not None and not self._poll.poll(0):
@@ -133,32 +135,60 @@ def log_to(settings: LogSettings, level: int = logging.INFO) -> None:
         signal.signal(signal.SIGHUP, lambda *_: output.reopen())
     structlog.configure(
         processors=processors(settings.format, is_terminal=output.is_terminal),
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=_bound_logger(level),
         logger_factory=lambda *_: output,
         cache_logger_on_first_use=True,
     )
 
 
+class _Direct(structlog.BoundLoggerBase):
+    """`info` in one step. structlog's own hands all fields on through three, and every tool call leaves such a line."""
+
+    def info(self, event: str, **fields: Any) -> None:
+        line: Any = {**self._context, **fields, "event": event}
+        try:
+            for processor in self._processors:
+                line = processor(self._logger, "info", line)
+        except structlog.DropEvent:
+            return
+        self._logger.info(line)
+
+
+def _bound_logger(level: int) -> type[structlog.typing.BindableLogger]:
+    filtering = structlog.make_filtering_bound_logger(level)
+    return type("Logger", (_Direct, filtering), {}) if level <= logging.INFO else filtering
+
+
 def processors(form: str, *, is_terminal: bool) -> list[structlog.typing.Processor]:
     chosen = ("pretty" if is_terminal else "json") if form == "auto" else form
-    rendering: list[structlog.typing.Processor] = [structlog.processors.JSONRenderer(serializer=_json)]
-    if chosen == "pretty":
-        # With every text quoted as Python does it: neither a line break nor a terminal's control codes get through.
-        rendering = [structlog.dev.ConsoleRenderer(colors=is_terminal, repr_native_str=True), _one_line]
+    if chosen == "json":
+        return [_json_line]
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    return [structlog.processors.add_log_level, stamp, *rendering]
+    # With every text quoted as Python does it: neither a line break nor a terminal's control codes get through.
+    console = structlog.dev.ConsoleRenderer(colors=is_terminal, repr_native_str=True)
+    return [structlog.processors.add_log_level, stamp, console, _one_line]
 
 
-def _json(event: dict[str, Any], **_: Any) -> bytes:
-    """A JSON line; JSON has no raw line breaks. What msgspec does not encode (lone surrogates) the slower one does."""
+def _json_line(_: object, level: str, event: structlog.typing.EventDict) -> bytes:
+    """JSON has no raw line breaks. What msgspec does not encode (lone surrogates) the slower one does."""
+    seconds, ns = divmod(time.time_ns(), 1_000_000_000)
+    event["level"], event["timestamp"] = level, f"{_second(seconds)}.{ns // 1000:06d}Z"
     try:
-        return msgspec.json.encode(event, enc_hook=_type_name)
+        return _encode(event)
     except ValueError:
         return json.dumps(event, default=_type_name).encode()
 
 
+@lru_cache(1)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def _type_name(value: object) -> str:
     return f"<{type(value).__qualname__}>"
+
+
+_encode = msgspec.json.Encoder(enc_hook=_type_name).encode
 
 
 def _one_line(_: object, __: str, text: structlog.typing.EventDict) -> bytes:

@@ -36,6 +36,7 @@ from gateway.mcp.watch import Watches
 from gateway.metrics.page import MetricsPage
 from gateway.settings import Address, Settings
 from gateway.tls import leaf, server_context
+from gateway.token_keys import TokenKeys
 from gateway.tool_calls import ToolCalls
 from gateway.tool_list import Elsewhere
 from gateway.tracing import spans_to
@@ -95,7 +96,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     http_tls = server_context("http", settings.http.tls_certificate, settings.http.tls_key, ALPN)
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
     policy = PolicySource.open(settings.governance)
+    token_keys = TokenKeys.open(settings.access)
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
+        folder.trust(token_keys)
         async with (
             await SqliteStore.open(folder.log_path) as store,
             spans_to(settings.otel) as spans,
@@ -104,6 +107,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             supervisor = Supervisor()
             await nursery.start(supervisor.run)
             policy.start(supervisor)
+            if token_keys is not None:
+                token_keys.start(supervisor)
             devices = DeviceSide(
                 supervisor, store, folder.verifier, folder.certificates, settings.device_settings, device_tls
             )

@@ -7,6 +7,7 @@
     [mcp]       limits of the MCP endpoint          (gateway/mcp/settings.py)
     [stream]    limits of telemetry streams         (actors/stream/settings.py)
     [door]      limits of the HTTP door             (gateway/door/settings.py)
+    [access]    jwks = "keys.json"                  (gateway/access/settings.py)
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/upstreams/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/log_output.py)
@@ -29,6 +30,7 @@ import msgspec
 
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
+from gateway.access.settings import AccessSettings
 from gateway.device_listener import ListenerSettings
 from gateway.device_side import DeviceSettings
 from gateway.door.settings import DoorSettings
@@ -39,6 +41,7 @@ from gateway.tracing import OtelSettings
 from gateway.upstreams.settings import UpstreamSettings
 
 PREFIX = "HELIOGRAPH_"
+TOKEN, OPERATOR_TOKEN = "HELIOGRAPH_TOKEN", "HELIOGRAPH_OPERATOR_TOKEN"  # for commands: no settings of a gateway
 
 
 class SettingsError(Exception):
@@ -83,6 +86,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
     stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
     door: dict[str, int | float] = {}
+    access: AccessSettings = msgspec.field(default_factory=AccessSettings)
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
@@ -110,7 +114,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
 
 
-_SECTIONS = ("http", "devices", "node", "listener", "mcp", "stream", "door", "governance", "upstreams", "log", "otel")
+_SECTIONS = frozenset(Settings.__struct_fields__) - {"data"}
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
@@ -124,7 +128,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{file} is not TOML: {error}") from error
     for name, value in environment.items():
-        if name.startswith(PREFIX):
+        if name.startswith(PREFIX) and name not in (TOKEN, OPERATOR_TOKEN):
             _put(values, _dotted(name.removeprefix(PREFIX).lower()), _parsed(value))
     for name, value in flags.items():
         if value is not None:

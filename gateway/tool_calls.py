@@ -5,8 +5,9 @@ once it is over (`call_audit`).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from actors.fleet import Fleet
 from actors.ledger.rules import Exceeded
@@ -26,8 +27,7 @@ from schemas.projection import Tool, ToolName, parse_tool_name
 CALL_MS_MAX = 5000  # from arrival to answer (RFC-0005 §7); past it: E_DEADLINE_EXCEEDED
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     result: Any  # of a device, an object
     correlation_id: str
     as_mcp: Mapping[str, Any] | None = None  # of an upstream: its `CallToolResult`, which may have `isError`
@@ -38,8 +38,7 @@ class Answered:
         return self.as_mcp is not None and bool(self.as_mcp["isError"])
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Why not, as an error envelope says it; what is None takes the code's own words."""
 
     code: Code
@@ -50,8 +49,7 @@ class Refused:
     denial: Denial | None = None  # by governance
 
 
-@dataclass(frozen=True, slots=True)
-class No:
+class No(msgspec.Struct, frozen=True):
     """Why a call may not be made: a `Refused` that has no id yet."""
 
     code: Code
@@ -117,7 +115,7 @@ class ToolCalls:
         answer: Answered | Refused | None = None
         elsewhere = self._elsewhere if self._elsewhere is not None and self._elsewhere.has(name) else None
         # A name that nothing has is the caller's text, and stays out of the log.
-        known = str(target) if isinstance(target, ToolName) else None
+        known = name if isinstance(target, ToolName) else None
         try:
             if elsewhere is not None:
                 known = elsewhere.known_name(name)
@@ -158,7 +156,7 @@ class ToolCalls:
         admission: Admission | None = None
         if self.governor is not None and rules is not None:
             fits = contract(tool.input_id).is_valid
-            admitted = await self.governor.admit(principal, rules, tool.name, arguments, fits)
+            admitted = await self.governor.admit(principal, rules, tool.name, arguments, fits, arrived)
             if isinstance(admitted, Denial):
                 return No.by(admitted).told(self._new_id())
             admission, arguments = admitted, admitted.arguments

@@ -12,7 +12,7 @@ MSG_ID_AHEAD_MS_MAX = 24 * 60 * 60 * 1000  # a reported id further ahead of our 
 _RANDOM_BITS = 80
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _PAIRS = [high + low for high in _DIGITS for low in _DIGITS]  # ten bits at a time
-_PAIR_SHIFTS = range(120, -10, -10)
+_FORTY_BITS = (1 << 40) - 1
 # Crockford's digits, in order, to those that int(…, 32) reads.
 _TO_BASE32 = str.maketrans(_DIGITS, "0123456789abcdefghijklmnopqrstuv")
 
@@ -24,7 +24,14 @@ def to_int(ulid: str) -> int:
 
 def to_text(value: int) -> str:
     """A ULID, upper case, of its 128-bit value. (python-ulid takes four times as long, and every call mints one.)"""
-    return "".join([_PAIRS[value >> shift & 1023] for shift in _PAIR_SHIFTS])
+    pairs = _PAIRS
+    # In three pieces that fit a machine word: shifting all 128 bits thirteen times takes twice as long.
+    time, high, low = value >> 80, value >> 40 & _FORTY_BITS, value & _FORTY_BITS
+    return (
+        f"{pairs[time >> 40]}{pairs[time >> 30 & 1023]}{pairs[time >> 20 & 1023]}{pairs[time >> 10 & 1023]}"
+        f"{pairs[time & 1023]}{pairs[high >> 30]}{pairs[high >> 20 & 1023]}{pairs[high >> 10 & 1023]}"
+        f"{pairs[high & 1023]}{pairs[low >> 30]}{pairs[low >> 20 & 1023]}{pairs[low >> 10 & 1023]}{pairs[low & 1023]}"
+    )
 
 
 def timestamp_ms(ulid: str) -> int:
@@ -48,7 +55,8 @@ class Mint:
         self._last = max(self._last, to_int(ulid))
 
     def mint(self, now_ms: int) -> str:
-        fresh = now_ms << _RANDOM_BITS | int.from_bytes(self._entropy(_RANDOM_BITS // 8))
-        # Not ahead of the last one (same millisecond, clock stepped back, id observed): take the next value in line.
-        self._last = fresh if fresh >> _RANDOM_BITS > self._last >> _RANDOM_BITS else self._last + 1
+        if now_ms > self._last >> _RANDOM_BITS:
+            self._last = now_ms << _RANDOM_BITS | int.from_bytes(self._entropy(_RANDOM_BITS // 8))
+        else:  # the same millisecond, or the clock stepped back, or an id was observed: the next value in line
+            self._last += 1
         return to_text(self._last)

@@ -20,6 +20,7 @@ import pytest
 
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
+from gateway.access.settings import AccessSettings
 from gateway.cli import main
 from gateway.device_listener import ListenerSettings
 from gateway.device_socket import SocketSettings
@@ -80,6 +81,7 @@ SETTINGS_OF = {
     "mcp": McpSettings,
     "stream": StreamSettings,
     "door": DoorSettings,
+    "access": AccessSettings,
     "governance": GovernanceSettings,
     "upstreams": UpstreamSettings,
     "log": LogSettings,

@@ -34,7 +34,7 @@ class IdentityError(Exception):
 class DeviceIdentity:
     key: SigningKey
     leaf: Leaf
-    token: str
+    token: str  # empty: the gateway makes none, and somebody else has to put one into the folder
 
     def __post_init__(self) -> None:
         if self.key.verify_key.encode() != self.leaf.public_key:
@@ -61,7 +61,8 @@ class DeviceIdentity:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(folder / KEY_FILE, self.key.encode().hex().encode() + b"\n")
         write_private(folder / LEAF_FILE, self.leaf.der)
-        write_private(folder / TOKEN_FILE, self.token.encode() + b"\n")
+        if self.token:
+            write_private(folder / TOKEN_FILE, self.token.encode() + b"\n")
 
 
 def read_token(folder: Path) -> str:

@@ -1,5 +1,7 @@
 """What happens to an agent's money, as it lies in the log. Amounts are whole micro-dollars: a sum is exact."""
 
+from collections.abc import Callable
+
 import msgspec
 
 
@@ -26,12 +28,8 @@ class Released(_Event, frozen=True, tag="released@1"):
 
 Event = Reserved | Charged | Released
 
-_encoder = msgspec.json.Encoder()
+encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Event)
-
-
-def encode(event: Event) -> bytes:
-    return _encoder.encode(event)
 
 
 def decode(data: bytes) -> Event:

@@ -49,22 +49,29 @@ class Ledger:
     agent: Agent
     state: State
     holds: dict[str, Reserved] = field(default_factory=dict)  # decided, and not in the log yet
+    _held_micros: dict[int | None, int] = field(default_factory=dict)  # their sums, by period
 
     def fits(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
-        window_ms = budget.window_ms(now_ms)
-        held = sum(hold.micros for hold in self.holds.values() if window_ms in (None, hold.window_ms))
-        return fits(self.state, held, micros, budget, now_ms)
+        return fits(self.state, self._held_micros, micros, budget, now_ms)
 
     def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         """Set the price aside, now. Follow it by an append, or by `drop`."""
         exceeded = self.fits(micros, budget, now_ms)
         if exceeded is None:
-            self.holds[key] = Reserved(now_ms, key, tool, micros, budget.window_ms(now_ms))
+            if key in self.holds:
+                self.drop(key)
+            window_ms = budget.window_ms(now_ms)
+            self.holds[key] = Reserved(now_ms, key, tool, micros, window_ms)
+            self._held_micros[window_ms] = self._held_micros.get(window_ms, 0) + micros
         return exceeded
 
     def drop(self, key: str) -> None:
         """It never came to the log: nothing was spent. Idempotent."""
-        self.holds.pop(key, None)
+        hold = self.holds.pop(key, None)
+        if hold is not None:
+            left = self._held_micros.pop(hold.window_ms, 0) - hold.micros
+            if left:
+                self._held_micros[hold.window_ms] = left
 
     @property
     def is_at_rest(self) -> bool:
@@ -79,7 +86,7 @@ class Entry(NamedTuple):
 class Ledgers:
     def __init__(self, store: LogStore) -> None:
         self._store = store
-        self._loaded: dict[Agent, Ledger] = {}
+        self._loaded: dict[tuple[str, str], Ledger] = {}  # by tenant and sub: by `Agent`
         self.charged_micros = 0
         """Since this process began. What a process before it had reserved, for an agent at rest, is not in it."""
         self._reserved: dict[str, Agent] = {}  # in the log, neither charged nor released
@@ -106,14 +113,18 @@ class Ledgers:
                     charged += 1
         return charged
 
+    def loaded(self, tenant: str, sub: str) -> Ledger | None:
+        """The ledger, if it is in memory: then there is nothing to wait for."""
+        return self._loaded.get((tenant, sub))
+
     async def of(self, tenant: str, sub: str) -> Ledger:
-        agent = Agent(tenant, sub)
-        ledger = self._loaded.get(agent)
+        ledger = self._loaded.get((tenant, sub))
         if ledger is None:
+            agent = Agent(tenant, sub)
             loaded = await self._store.load(agent.stream)
             state = State() if loaded.snapshot is None else _state_decoder.decode(loaded.snapshot.data)
             for recorded in loaded.events:
-                state = evolve(state, decode(recorded.data))
+                evolve(state, decode(recorded.data))
             # Another task may have loaded it meanwhile, and may have holds in it already: that one counts.
             ledger = self._loaded.setdefault(agent, Ledger(agent, state))
             self._make_room()
@@ -124,13 +135,15 @@ class Ledgers:
     def entries(self, queued: Iterable[tuple[str, Agent]], settled: Iterable[str], now_ms: int) -> list[Entry]:
         """What goes to the ledgers in the append that queues and settles these commands."""
         entries: list[Entry] = []
+        reserved_here: dict[str, Agent] = {}
         for key, agent in queued:
             ledger = self._loaded.get(agent)
-            if ledger is not None and key in ledger.holds:
-                entries.append(Entry(agent, ledger.holds[key]))
-        known = {entry.event.id: entry.agent for entry in entries}
+            hold = None if ledger is None else ledger.holds.get(key)
+            if hold is not None:
+                entries.append(Entry(agent, hold))
+                reserved_here[key] = agent
         for key in settled:
-            owner = self._reserved.get(key) or known.get(key)
+            owner = self._reserved.get(key) or reserved_here.get(key)
             if owner is not None:
                 entries.append(Entry(owner, Charged(now_ms, key)))
         return entries
@@ -138,6 +151,9 @@ class Ledgers:
     @staticmethod
     def parts(entries: Sequence[Entry], now_ms: int) -> list[Part]:
         """One for each ledger that the entries are about."""
+        if len(entries) == 1:  # nearly always
+            agent, event = entries[0]
+            return [Part(agent.stream, None, now_ms, (encode(event),))]
         by_agent: dict[Agent, list[bytes]] = {}
         for agent, event in entries:
             by_agent.setdefault(agent, []).append(encode(event))
@@ -147,15 +163,15 @@ class Ledgers:
         """They are durable: they hold now."""
         for agent, event in entries:
             ledger = self._loaded.get(agent)
-            if ledger is not None:
-                ledger.drop(event.id)
-                if isinstance(event, Charged) and event.id in ledger.state.open:
-                    self.charged_micros += ledger.state.open[event.id].micros
-                ledger.state = evolve(ledger.state, event)
+            settled = None if ledger is None else evolve(ledger.state, event)
             if isinstance(event, Reserved):
                 self._reserved[event.id] = agent
+                if ledger is not None:
+                    ledger.drop(event.id)
             else:
                 self._reserved.pop(event.id, None)
+                if settled is not None and isinstance(event, Charged):
+                    self.charged_micros += settled.micros
 
     def drop(self, key: str, agent: Agent) -> None:
         """The append was refused."""
@@ -181,11 +197,11 @@ class Ledgers:
 
     async def snapshot(self, now_ms: int) -> None:
         """Let compaction cut long histories. A ledger that has moved on meanwhile is left for the next time."""
-        for agent, ledger in list(self._loaded.items()):
+        for ledger in list(self._loaded.values()):
             state = ledger.state
             if not ledger.holds and state.version // SNAPSHOT_EVERY_EVENTS:
                 data = _state_encoder.encode(state)
-                await self._store.append(Part(agent.stream, state.version, now_ms, snapshot=data))
+                await self._store.append(Part(ledger.agent.stream, state.version, now_ms, snapshot=data))
 
     async def _append(self, entry: Entry) -> bool:
         agent, event = entry

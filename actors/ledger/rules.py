@@ -1,13 +1,15 @@
-"""How much an agent has spent, and whether it may spend more. Pure.
+"""How much an agent has spent, and whether it may spend more. No clock, no log.
 
 A reservation counts as spent from the moment it is made. Charging it changes nothing but that it cannot be released any
 more; releasing it gives the amount back. A budget with a period counts what was reserved since that period began, one
 without counts everything there ever was.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
-from actors.ledger.events import Charged, Event, Released, Reserved
+from actors.ledger.events import Event, Released, Reserved
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -31,7 +33,9 @@ class Exceeded(msgspec.Struct, frozen=True):
     resets_at_ms: int | None
 
 
-class State(msgspec.Struct, frozen=True):
+class State(msgspec.Struct):
+    """What the events add up to. Changed in place: a copy of what is open costs more, the more calls are under way."""
+
     version: int = 0
     used_micros: int = 0  # reserved or charged, ever
     window_ms: int | None = None  # the newest period that anything was reserved in
@@ -45,36 +49,35 @@ class State(msgspec.Struct, frozen=True):
         return self.window_used_micros if window_ms == self.window_ms else 0
 
 
-def evolve(state: State, event: Event) -> State:
-    version = state.version + 1
-    match event:
-        case Reserved():
-            window_ms, in_window = state.window_ms, state.window_used_micros
-            if event.window_ms is not None:
-                in_window = event.micros + (in_window if window_ms == event.window_ms else 0)
-                window_ms = event.window_ms
-            return State(
-                version, state.used_micros + event.micros, window_ms, in_window, state.open | {event.id: event}
-            )
-        case Charged() | Released():
-            rest = dict(state.open)
-            reserved = rest.pop(event.id, None)
-            back = reserved.micros if reserved is not None and isinstance(event, Released) else 0
-            same_window = (
-                reserved is not None and reserved.window_ms is not None and reserved.window_ms == state.window_ms
-            )
-            return State(
-                version,
-                state.used_micros - back,
-                state.window_ms,
-                state.window_used_micros - (back if same_window else 0),
-                rest,
-            )
+def evolve(state: State, event: Event) -> Reserved | None:
+    """Take the next event of the log in. Returns the reservation that it settles, if there is one."""
+    state.version += 1
+    if isinstance(event, Reserved):
+        state.used_micros += event.micros
+        if event.window_ms is not None:
+            if event.window_ms != state.window_ms:
+                state.window_ms, state.window_used_micros = event.window_ms, 0
+            state.window_used_micros += event.micros
+        state.open[event.id] = event
+        return None
+    reserved = state.open.pop(event.id, None)
+    if reserved is not None and isinstance(event, Released):
+        state.used_micros -= reserved.micros
+        if reserved.window_ms is not None and reserved.window_ms == state.window_ms:
+            state.window_used_micros -= reserved.micros
+    return reserved
 
 
-def fits(state: State, held_micros: int, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
-    """Whether so much more can be spent, beside what is held and not in the log yet. What is free always can."""
-    used_micros = state.used(budget.window_ms(now_ms)) + held_micros
+def fits(
+    state: State, held_micros: Mapping[int | None, int], micros: int, budget: Budget, now_ms: int
+) -> Exceeded | None:
+    """Whether so much more can be spent, beside what is held and not in the log yet. What is free always can.
+
+    `held_micros` is by the beginning of the period that it counts for; a budget without a period counts all of it.
+    """
+    window_ms = budget.window_ms(now_ms)
+    held = sum(held_micros.values()) if window_ms is None else held_micros.get(window_ms, 0)
+    used_micros = state.used(window_ms) + held
     if micros == 0 or used_micros + micros <= budget.limit_micros:
         return None
     return Exceeded(budget.limit_micros, used_micros, budget.resets_at_ms(now_ms))

@@ -113,7 +113,12 @@ def key_id(public_key: Ed25519PublicKey) -> str:
 
 def jwks(public_keys: Iterable[Ed25519PublicKey]) -> dict[str, list[dict[str, str]]]:
     """The document of `/.well-known/jwks.json`."""
-    return {"keys": [_jwk(key) | {"kid": key_id(key), "alg": ALGORITHM, "use": "sig"} for key in public_keys]}
+    return jwks_of({key_id(key): key for key in public_keys})
+
+
+def jwks_of(public_keys: Mapping[str, Ed25519PublicKey]) -> dict[str, list[dict[str, str]]]:
+    """The same of keys that have their `kid` from elsewhere."""
+    return {"keys": [_jwk(key) | {"kid": kid, "alg": ALGORITHM, "use": "sig"} for kid, key in public_keys.items()]}
 
 
 def keys_of_jwks(document: Mapping[str, Any]) -> dict[str, Ed25519PublicKey]:
@@ -192,6 +197,11 @@ class Verifier:
         self._revoked = set(revoked)
         self._verified: dict[str, Principal] = {}
         self._verified_tokens_max = verified_tokens_max
+
+    def adopt(self, keys: Mapping[str, Ed25519PublicKey]) -> None:
+        """From here on these keys count, and no others: what was verified by one that is gone is not remembered."""
+        self._keys = keys
+        self._verified.clear()
 
     def revoke(self, jti: str) -> None:
         """From here on every token with this id is refused. The set grows with what operators revoke, and only so."""

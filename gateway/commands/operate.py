@@ -22,16 +22,17 @@ import trio
 from nacl.signing import SigningKey
 from ulid import ULID
 
-from actors.device.identity import DeviceIdentity
+from actors.device.identity import TOKEN_FILE, DeviceIdentity
 from actors.log.node_stream import node_of, stream_of
 from actors.log.sqlite_store import SqliteStore
 from actors.manifest_shelf import ManifestShelf
 from gateway.access.tokens import Scope, TokenClass
 from gateway.commands.node import add_run
 from gateway.commands.parsing import Subparsers, add_data, complain, data_path, print_rows
-from gateway.data_folder import DataFolder, FolderInUseError
+from gateway.data_folder import NO_TOKENS, DataFolder, FolderInUseError, makes_tokens
 from gateway.durations import duration_s
 from gateway.server import RUNNING_FILE
+from gateway.settings import OPERATOR_TOKEN, TOKEN
 from gateway.tls import client_context
 from schemas.certificates import Leaf
 
@@ -92,6 +93,7 @@ def _mint(arguments: argparse.Namespace) -> int:
         raise OperatorError("this class of token needs --sub")
     scopes = [Scope(scope) for scope in arguments.scope or default_scopes]
     life_s = _seconds(arguments.life)
+    _need_tokens(data_path(arguments), f"ask it for a token of class {token_class} with this sub, tenant and scope")
 
     def direct(folder: DataFolder) -> Any:
         jti = str(ULID())
@@ -127,9 +129,16 @@ def _enroll(arguments: argparse.Namespace) -> int:
     made = ask(data_path(arguments), direct, "POST", "/admin/enroll", {"tenant": arguments.tenant, "node_id": node_id})
     if not isinstance(made, DeviceIdentity):
         leaf = Leaf.from_der(bytes.fromhex(made["certificate"]))
-        made = DeviceIdentity(SigningKey(bytes.fromhex(made["key"])), leaf, made["token"])
+        made = DeviceIdentity(SigningKey(bytes.fromhex(made["key"])), leaf, made["token"] or "")
     made.save(arguments.out)
-    print(f"node {node_id} of {arguments.tenant} is enrolled; take {arguments.out} to the node and run there:")
+    if not made.token:
+        print(f"node {node_id} of {arguments.tenant} has a key and a certificate, and no token. {NO_TOKENS}")
+        print(
+            f"Ask it for one of class device_runtime, sub {node_id}, tenant {arguments.tenant}, scope device:connect,"
+        )
+        print(f"and write it to {arguments.out / TOKEN_FILE}. Then take {arguments.out} to the node and run there:")
+    else:
+        print(f"node {node_id} of {arguments.tenant} is enrolled; take {arguments.out} to the node and run there:")
     print(f"  heliograph node run {arguments.out} --gateway ws://GATEWAY:8421/devices/connect")
     return 0
 
@@ -228,8 +237,15 @@ def running_gateway(path: Path) -> Reached:
     )
 
 
+def _need_tokens(path: Path, instead: str) -> None:
+    """Raises OperatorError where the gateway makes no tokens."""
+    if not makes_tokens(path):
+        raise OperatorError(f"{NO_TOKENS} So {instead}.")
+
+
 def agent_token_for(path: Path, tool: str, life_s: int = 60) -> str:
     """A token of a short life that may call this tool of the running gateway."""
+    _need_tokens(path, f"give an agent's token with --token, or in {TOKEN}")
     nodes = _over_http(path, "GET", "/admin/nodes", None)["nodes"]
     tenant = next((node["tenant"] for node in nodes if tool in node["tools"]), None)
     if tenant is None:
@@ -242,9 +258,12 @@ def agent_token_for(path: Path, tool: str, life_s: int = 60) -> str:
 
 def _over_http(path: Path, method: str, route: str, body: Any) -> Any:
     gateway = running_gateway(path)
-    folder = DataFolder(path, _now_ms())
-    user = os.environ.get("USER", "operator")
-    token = folder.mint(TokenClass.OPERATOR, user, "operators", [], 60, str(ULID()), _now_ms())
+    token = os.environ.get(OPERATOR_TOKEN)
+    if not token:
+        _need_tokens(path, f"put an operator's token of its making into {OPERATOR_TOKEN}")
+        user = os.environ.get("USER", "operator")
+        folder = DataFolder(path, _now_ms())
+        token = folder.mint(TokenClass.OPERATOR, user, "operators", [], 60, str(ULID()), _now_ms())
     request = urllib.request.Request(
         f"{gateway.url}{route}",
         method=method,

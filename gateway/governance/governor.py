@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from actors.ledger.ledgers import Ledger, Ledgers
-from actors.ledger.rules import Budget, Exceeded
+from actors.ledger.rules import Exceeded
 from actors.node.session_rules import Moment
 from gateway.access.tokens import Principal
 from gateway.governance.denials import Denial, Reason, not_in_policy, over_budget, personal_data, too_often
@@ -24,21 +26,19 @@ from gateway.governance.rates import Rates
 JUDGED_MAX = 10_000  # pairs of agent and tool that are remembered; then all are judged anew
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(msgspec.Struct, frozen=True):
     """A call that may go on."""
 
     tool: str
     arguments: Any  # with what the policy redacts taken out
     price_micros: int
-    budget: Budget
     ledger: Ledger
     now_ms: int
     rules: AgentRules
 
     def hold(self, key: str) -> Exceeded | None:
         """Set the price aside for the command of this id; checked once more, for others may have spent meanwhile."""
-        return self.ledger.hold(key, self.tool, self.price_micros, self.budget, self.now_ms)
+        return self.ledger.hold(key, self.tool, self.price_micros, self.rules.budget, self.now_ms)
 
 
 class Governor:
@@ -48,9 +48,8 @@ class Governor:
         self._now = now
         self.refusals: Counter[Reason] = Counter()  # that callers were told, counted by who told them
         self._rates = Rates()
-        self._judged: dict[
-            tuple[str, str], AgentRules | Denial
-        ] = {}  # by the policy below: looked up, not matched anew
+        # By the policy below: looked up, not matched anew.
+        self._judged: dict[tuple[str, str], AgentRules | Denial] = {}
         self._judged_by: Policy | None = None
         self._scanner = Scanner(list(Kind))
         self._national_ids: tuple[str, ...] = ()
@@ -73,14 +72,25 @@ class Governor:
         return judged
 
     async def admit(
-        self, principal: Principal, rules: AgentRules, tool: str, arguments: Any, fits: Callable[[Any], bool]
+        self,
+        principal: Principal,
+        rules: AgentRules,
+        tool: str,
+        arguments: Any,
+        fits: Callable[[Any], bool],
+        now: Moment | None = None,
     ) -> Admission | Denial:
-        """Budget, rate and arguments; the tool is one that `rules` allow, and the arguments fit its schema."""
-        ledger = await self._ledgers.of(principal.tenant, principal.sub)
-        now = self._now()
+        """Budget, rate and arguments; the tool is one that `rules` allow, and the arguments fit its schema.
+
+        Waits only for a ledger that is not in memory. Whoever has waited for nothing since can say what time it is.
+        """
+        ledger = self._ledgers.loaded(principal.tenant, principal.sub)
+        if ledger is None:
+            ledger, now = await self._ledgers.of(principal.tenant, principal.sub), None
+        if now is None:
+            now = self._now()
         price_micros = rules.price_of(tool)
-        budget = Budget(rules.budget_micros, rules.budget_period_s)
-        exceeded = ledger.fits(price_micros, budget, now.wall_ms)
+        exceeded = ledger.fits(price_micros, rules.budget, now.wall_ms)
         if exceeded is not None:
             return over_budget(exceeded, price_micros, now.wall_ms)
         retry_after_ms = self._rates.take(principal.sub, rules, tool, now.mono_s)
@@ -89,11 +99,14 @@ class Governor:
         inspected = self.inspect(rules, Side.ARGUMENTS, arguments, fits)
         if isinstance(inspected, Denial):
             return inspected
-        return Admission(tool, inspected, price_micros, budget, ledger, now.wall_ms, rules)
+        return Admission(tool, inspected, price_micros, ledger, now.wall_ms, rules)
 
     def inspect(self, rules: AgentRules, side: Side, value: Any, fits: Callable[[Any], bool]) -> Any | Denial:
         """The value as it may go on, or why it may not. What does not fit any more once it is redacted is blocked."""
-        found = self._scan(value)
+        national_ids = self._policy().national_ids
+        if national_ids != self._national_ids:  # the policy was read anew
+            self._scanner, self._national_ids = Scanner(list(Kind), national_ids), national_ids
+        found = self._scanner.find(value)
         if not found:
             return value
         blocked = sorted(kind for kind in found if rules.action(side, kind) is Action.BLOCK)
@@ -104,12 +117,6 @@ class Governor:
             return value
         redacted = self._scanner.redact(value, kinds)
         return redacted if fits(redacted) else personal_data(side, [str(kind) for kind in kinds])
-
-    def _scan(self, value: Any) -> frozenset[Kind]:
-        national_ids = self._policy().national_ids
-        if national_ids != self._national_ids:  # the policy was read anew
-            self._scanner, self._national_ids = Scanner(list(Kind), national_ids), national_ids
-        return self._scanner.find(value)
 
     # ---- what has no command of its own: streams, subscriptions, calls of upstreams ----------------------------------
 

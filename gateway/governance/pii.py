@@ -19,20 +19,20 @@ from gateway.governance.pii_prefilter import Prefilter, fastest
 # rounds was made to be like that, and goes as a whole.
 _ROUNDS_MAX = 4
 _BLANK = "\0"
+_NOTHING: frozenset[Kind] = frozenset()
 
 
 def _strings(value: Any) -> list[str]:
     """Every string value, in no promised order. No recursion: deep nesting would exhaust the stack."""
     strings: list[str] = []
     todo = [value]
-    while todo:
-        item = todo.pop()
+    for item in todo:  # it grows meanwhile
         if isinstance(item, str):
             strings.append(item)
         elif isinstance(item, dict):
-            todo.extend(item.values())
-        elif isinstance(item, list | tuple):
-            todo.extend(item)
+            todo += item.values()
+        elif isinstance(item, (list, tuple)):
+            todo += item
     return strings
 
 
@@ -100,7 +100,10 @@ class Scanner:
     def find(self, value: Any) -> frozenset[Kind]:
         """The kinds of personal data in any string value, at any depth."""
         text = folded("\n".join(_strings(value)))
-        return frozenset(kind for kind, _ in self._findings(text))
+        suspects = self._suspects(text)
+        if not suspects:
+            return _NOTHING
+        return frozenset(kind for kind, _ in self._findings(text, suspects))
 
     def redact(self, value: Any, kinds: Collection[Kind]) -> Any:
         """A copy with each finding of these kinds replaced by its kind, as in `[email]`; clean text stays as it is."""
@@ -108,9 +111,8 @@ class Scanner:
             return _rebuilt(value, lambda text: text)
         return _rebuilt(value, lambda text: self._redacted(text, kinds))
 
-    def _findings(self, text: str) -> Iterator[tuple[Kind, list[Span]]]:
-        """Kinds and where they are in this folded text; no place belongs to two kinds."""
-        suspects = self._suspects(text)
+    def _findings(self, text: str, suspects: Collection[Kind]) -> Iterator[tuple[Kind, list[Span]]]:
+        """Which of the suspects there are, and where in this folded text; no place belongs to two kinds."""
         machine_forms_seen = False
         for kind, finder in self._finders.items():
             if kind not in suspects:
@@ -128,7 +130,8 @@ class Scanner:
         found: set[Kind] = set()
         for _ in range(_ROUNDS_MAX):
             plain = folded(text)
-            cuts = [(*span, kind) for kind, spans in self._findings(plain) if kind in kinds for span in spans]
+            findings = self._findings(plain, self._suspects(plain))
+            cuts = [(*span, kind) for kind, spans in findings if kind in kinds for span in spans]
             if not cuts:
                 return text
             found |= {kind for _, _, kind in cuts}

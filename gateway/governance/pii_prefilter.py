@@ -43,15 +43,15 @@ def with_hyperscan(kinds: Collection[Kind]) -> Prefilter:
         flags=[hyperscan.HS_FLAG_SINGLEMATCH] * len(order),
     )
     scan = database.scan
+    met: list[int] = []  # by number, in the scan that is under way
+
+    def meet(number: int, _start: int, _end: int, _flags: int, _context: Any) -> None:
+        met.append(number)
 
     def suspects(text: str) -> Collection[Kind]:
-        seen = set(always)
-
-        def met(number: int, _start: int, _end: int, _flags: int, _context: Any) -> None:
-            seen.add(order[number])
-
-        scan(text.encode(errors="replace"), match_event_handler=met)
-        return seen
+        met.clear()
+        scan(text.encode(errors="replace"), match_event_handler=meet)
+        return always.union([order[number] for number in met]) if met else always
 
     return suspects
 

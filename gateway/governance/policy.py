@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from actors.ledger.rules import Budget
 from gateway.governance.patterns import Pattern
 from gateway.governance.pii_kinds import Kind
 from gateway.governance.upstream_rules import UpstreamRules
@@ -68,6 +69,10 @@ class AgentRules:
     rates: tuple[Rate, ...] = ()  # all that concern a tool hold
     pii: Mapping[Side, Mapping[str, Action]] = field(default_factory=lambda: PII)  # every kind, on both sides
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)  # of the keys that are in the file
+    budget: Budget = field(init=False, repr=False, compare=False)  # the two above, as the ledger asks for it
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "budget", Budget(self.budget_micros, self.budget_period_s))
 
     def allows(self, tool_name: str) -> bool:
         return self.allowing(tool_name) is not None
@@ -77,7 +82,7 @@ class AgentRules:
         return next((index for index, pattern in enumerate(self.tools) if pattern.matches(tool_name)), None)
 
     def price_of(self, tool_name: str) -> int:
-        special = self.special_price(tool_name)
+        special = self.special_price(tool_name) if self.prices else None
         return self.price_micros if special is None else special.price_micros
 
     def special_price(self, tool_name: str) -> Price | None:

@@ -15,17 +15,17 @@ class AgentRates:
 
     def __init__(self, rules: AgentRules) -> None:
         self.rules = rules
-        self._buckets: dict[Rate, TokenBucket] = {}  # made at the first call that they concern: full until then
+        # Made at the first call that they concern: full until then. A rate that is there twice is one.
+        self._buckets: dict[Rate, TokenBucket | None] = dict.fromkeys(rules.rates)
 
     def adopt(self, rules: AgentRules) -> None:
         """The policy has changed: rates that are still there keep their history, all others begin anew."""
         self.rules = rules
-        self._buckets = {rate: bucket for rate, bucket in self._buckets.items() if rate in rules.rates}
+        self._buckets = {rate: self._buckets.get(rate) for rate in rules.rates}
 
     def take(self, tool_name: str, now_s: float) -> int | None:
         """None: the call may be made, and counts. Else in how many milliseconds to ask again."""
-        concerned = {rate for rate in self.rules.rates if rate.concerns(tool_name)}  # one that is there twice is one
-        buckets = [self._bucket(rate, now_s) for rate in concerned]
+        buckets = self._concerned(tool_name, now_s)
         waits_ms = [wait_ms for bucket in buckets if (wait_ms := bucket.wait_ms(now_s)) is not None]
         if waits_ms:
             return max(waits_ms)
@@ -33,11 +33,14 @@ class AgentRates:
             bucket.take(now_s)
         return None
 
-    def _bucket(self, rate: Rate, now_s: float) -> TokenBucket:
-        bucket = self._buckets.get(rate)
-        if bucket is None:
-            bucket = self._buckets[rate] = TokenBucket.full(rate.calls / rate.per_s, rate.calls, now_s)
-        return bucket
+    def _concerned(self, tool_name: str, now_s: float) -> list[TokenBucket]:
+        concerned = []
+        for rate, bucket in self._buckets.items():
+            if rate.concerns(tool_name):
+                if bucket is None:
+                    bucket = self._buckets[rate] = TokenBucket.full(rate.calls / rate.per_s, rate.calls, now_s)
+                concerned.append(bucket)
+        return concerned
 
 
 class Rates:

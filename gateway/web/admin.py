@@ -6,6 +6,8 @@ POST /admin/revoke   {"jti"} → what it opened ends
 GET  /admin/nodes    every node that has announced itself
 GET  /admin/log/{node_id}?after=N   the history of a node's commands
 GET  /admin/ledger/{agent}          what an agent has spent
+
+Where tokens come from elsewhere (`access.jwks`), an identity has no token and nothing is minted.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -18,7 +20,7 @@ from actors.fleet import Fleet
 from actors.log.node_stream import stream_of
 from actors.node.session_rules import Moment
 from gateway.access.tokens import AGENT_ID, Scope, TokenClass, TokenFault
-from gateway.data_folder import DataFolder
+from gateway.data_folder import NO_TOKENS, DataFolder, makes_tokens
 from gateway.ledger_report import report
 from gateway.web.exchange import Exchange
 from schemas.errors import Code
@@ -109,13 +111,16 @@ class Admin:
                 "tenant": request.tenant,
                 "key": identity.key.encode().hex(),
                 "certificate": identity.leaf.der.hex(),
-                "token": identity.token,
+                "token": identity.token or None,
             }
         )
 
     async def _mint(self, exchange: Exchange) -> None:
         request = await self._body(exchange, _Mint)
         if request is None:
+            return
+        if not makes_tokens(self._folder.path):
+            await exchange.refuse(Code.MANIFEST_INVALID, NO_TOKENS, "Ask that issuer for a token with these claims.")
             return
         jti = self._new_id()
         try:

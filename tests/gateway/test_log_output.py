@@ -2,7 +2,9 @@
 
 import fcntl
 import json
+import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -67,6 +69,35 @@ def test_what_has_no_json_form_is_told_by_its_type_alone() -> None:
 @pytest.mark.parametrize(("is_terminal", "is_json"), [(True, False), (False, True)])
 def test_auto_is_pretty_on_a_terminal_and_json_elsewhere(is_terminal: bool, is_json: bool) -> None:
     assert rendered("auto", {"event": "x"}, is_terminal=is_terminal).startswith(b"{") is is_json
+
+
+def test_fields_come_in_their_order_then_the_event_its_level_and_the_time(tmp_path: Path) -> None:
+    log_to(LogSettings(target=str(tmp_path / "log"), format="json"))
+    log = structlog.get_logger()
+    log.info("a", z=1, b=None)
+    log.error("b", z=1, b=None)
+    log.bind(z=1).info("c", b=None)
+    lines = lines_of(tmp_path / "log")
+    assert [list(line) for line in lines] == [["z", "b", "event", "level", "timestamp"]] * 3
+    assert [(line["event"], line["level"]) for line in lines] == [("a", "info"), ("b", "error"), ("c", "info")]
+    times = [line["timestamp"] for line in lines]
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", time) for time in times)
+    assert times == sorted(times)
+
+
+def test_lines_below_the_level_are_not_written(tmp_path: Path) -> None:
+    log_to(LogSettings(target=str(tmp_path / "log"), format="json"), logging.WARNING)
+    structlog.get_logger().info("a")
+    structlog.get_logger().warning("b")
+    assert [line["event"] for line in lines_of(tmp_path / "log")] == ["b"]
+
+
+def test_what_a_test_captures_is_not_written(tmp_path: Path) -> None:
+    log_to(LogSettings(target=str(tmp_path / "log"), format="json"))
+    log = structlog.get_logger().bind()
+    with structlog.testing.capture_logs() as lines:
+        log.info("a", z=1)
+    assert (lines, lines_of(tmp_path / "log")) == ([{"z": 1, "event": "a", "log_level": "info"}], [])
 
 
 # ---- the target -----------------------------------------------------------------------------------------------------

@@ -10,8 +10,11 @@ from trio.testing import MockClock
 
 from actors.fleet import Fleet
 from actors.ledger.ledgers import Ledgers
+from actors.log.memory_store import MemoryStore
+from actors.node.session_rules import Moment
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
+from gateway.governance.denials import Denial
 from gateway.governance.governor import Governor, Reservation
 from gateway.governance.policy import DEFAULT, Policy
 from gateway.governance.policy_text import PolicyFlaw, parse
@@ -134,6 +137,15 @@ async def test_budget_of_a_period_comes_back_with_the_next_one(
     assert error.data["resets_at"].endswith("Z")
     await trio.sleep(response.json["retry_after_ms"] / 1000 + 0.001)
     assert (await site.http(message="hi")).status == 200
+
+
+async def test_time_that_the_caller_knows_counts_unless_the_ledger_had_to_be_read() -> None:
+    governor = Governor(lambda: DEFAULT, Ledgers(MemoryStore()), lambda: Moment(50.0, 50_000))
+    rules, told = governor.authorize(principal(), ECHO), Moment(1.0, 1000)
+    assert not isinstance(rules, Denial)
+    admitted = [await governor.admit(principal(), rules, ECHO, {}, bool, told) for _ in range(2)]
+    admitted.append(await governor.admit(principal(), rules, ECHO, {}, bool))
+    assert [one.now_ms for one in admitted if not isinstance(one, Denial)] == [50_000, 1000, 50_000]
 
 
 async def test_agent_that_calls_too_often_is_told_when_to_come_back(

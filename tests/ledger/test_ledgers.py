@@ -2,10 +2,12 @@
 
 import pytest
 import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.ledger.events import Charged, decode
 from actors.ledger.ledgers import Agent, Entry, Ledger, Ledgers, agent_of
-from actors.ledger.rules import Budget, Exceeded
+from actors.ledger.rules import Budget, Exceeded, State
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import Part
 
@@ -117,3 +119,37 @@ async def test_what_is_charged_is_summed_and_what_is_released_or_only_reserved_i
     await ledgers.charge(ledger, "a", 2)  # once is all it counts
     await ledgers.release(ledger, "b", 1)
     assert ledgers.charged_micros == 3
+
+
+async def test_only_a_ledger_in_memory_is_there_without_waiting(disk: MemoryDisk) -> None:
+    ledgers = Ledgers(MemoryStore(disk))
+    assert ledgers.loaded(*AGENT) is None
+    ledger = await ledgers.of(*AGENT)
+    assert ledgers.loaded(*AGENT) is ledger
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["hold", "drop"]),
+        st.sampled_from("abcd"),
+        st.sampled_from([0, 3, 40]),
+        st.sampled_from([None, 1, 2]),
+        st.integers(0, 4000),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_what_is_held_counts_in_its_period_and_for_good(steps: list[tuple[str, str, int, int | None, int]]) -> None:
+    ledger = Ledger(AGENT, State())
+    for what, key, micros, period_s, now_ms in steps:
+        budget = Budget(100, period_s)
+        window_ms = budget.window_ms(now_ms)
+        held = sum(hold.micros for hold in ledger.holds.values() if window_ms in (None, hold.window_ms))
+        expected = None if not micros or held + micros <= 100 else Exceeded(100, held, budget.resets_at_ms(now_ms))
+        assert ledger.fits(micros, budget, now_ms) == expected
+        if what == "hold":
+            assert ledger.hold(key, "tool", micros, budget, now_ms) == expected
+        else:
+            ledger.drop(key)

@@ -13,15 +13,15 @@ NOON_MS = 1_794_744_000_000 + 12 * 3_600_000 - 1_794_744_000_000 % (DAY_S * 1000
 def fold(*events: Event) -> State:
     state = State()
     for event in events:
-        state = evolve(state, event)
+        evolve(state, event)
     return state
 
 
 def test_reservation_counts_from_the_moment_it_is_made() -> None:
     state = fold(Reserved(0, "a", "t", 40))
-    assert fits(state, 0, 60, Budget(100), 0) is None
-    assert fits(state, 0, 61, Budget(100), 0) == Exceeded(100, 40, None)
-    assert fits(state, 30, 60, Budget(100), 0) == Exceeded(100, 70, None)
+    assert fits(state, {}, 60, Budget(100), 0) is None
+    assert fits(state, {}, 61, Budget(100), 0) == Exceeded(100, 40, None)
+    assert fits(state, {None: 30}, 60, Budget(100), 0) == Exceeded(100, 70, None)
 
 
 def test_charged_stays_spent_and_released_comes_back() -> None:
@@ -39,8 +39,8 @@ def test_budget_with_a_period_counts_from_its_beginning() -> None:
     window_ms = budget.window_ms(NOON_MS)
     state = fold(Reserved(NOON_MS, "a", "t", 90, window_ms))
     midnight_ms = NOON_MS + 12 * 3_600_000
-    assert fits(state, 0, 20, budget, midnight_ms - 1) == Exceeded(100, 90, midnight_ms)
-    assert fits(state, 0, 100, budget, midnight_ms) is None
+    assert fits(state, {}, 20, budget, midnight_ms - 1) == Exceeded(100, 90, midnight_ms)
+    assert fits(state, {}, 100, budget, midnight_ms) is None
 
 
 def test_release_after_the_period_gives_nothing_to_the_next_one() -> None:
@@ -57,7 +57,7 @@ def test_release_after_the_period_gives_nothing_to_the_next_one() -> None:
 
 def test_lifetime_budget_counts_what_was_spent_in_periods_too() -> None:
     state = fold(Reserved(NOON_MS, "a", "t", 90, NOON_MS))
-    assert fits(state, 0, 20, Budget(100), NOON_MS) == Exceeded(100, 90, None)
+    assert fits(state, {}, 20, Budget(100), NOON_MS) == Exceeded(100, 90, None)
 
 
 EVENTS = st.lists(
@@ -88,6 +88,6 @@ def test_used_is_what_was_reserved_and_not_released(events: list[Event]) -> None
             expected += event.micros
         elif event.id in state.open and isinstance(event, Released):
             expected -= state.open[event.id].micros
-        state = evolve(state, decode(encode(event)))
+        evolve(state, decode(encode(event)))
     assert state.used_micros == expected >= 0
     assert state.window_used_micros >= 0

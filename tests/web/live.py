@@ -3,8 +3,8 @@
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -127,11 +127,15 @@ class Live:
 
 
 @contextlib.asynccontextmanager
-async def live_gateway(folder: Path, **settings: Any) -> AsyncIterator[Live]:
-    """Stopped in order at the end."""
+async def live_gateway(
+    folder: Path, device_token: Callable[[str], str] | None = None, /, **settings: Any
+) -> AsyncIterator[Live]:
+    """Stopped in order at the end. `device_token` makes the token of a node, where the gateway makes none."""
     given = {"data": str(folder / "data"), "http.listen": "127.0.0.1:0", "devices.listen": "127.0.0.1:0", **settings}
     async with running(load(None, {}, given)) as gateway:
         identity = gateway.folder.enroll(str(ULID()).lower(), TENANT, str(ULID()), wall_ms())
+        if device_token is not None:
+            identity = replace(identity, token=device_token(identity.node_id))
         device = standard_device(identity, hw_fingerprint("test", None), MockSampler(1, wall_ms()), wall_ms)
         journal = FileJournal(folder / "node")
         try:
