@@ -31,7 +31,7 @@ class Wire:
         self._share = share
         self._in_pump = False
         self._reader: trio.lowlevel.Task | None = None
-        self._received: bytes | None = None  # for a reader that has not had its turn yet
+        self._received: bytes | None = None  # kept here: whoever is cancelled before its turn loses nothing
         self._watcher: Owner | None = None
 
     @property
@@ -48,18 +48,21 @@ class Wire:
     async def read(self) -> bytes:
         """What there is, at most `read_bytes_max`; nothing when the peer will send no more or is gone."""
         if self._received is None:
+            if not self._in_pump:
+                await trio.lowlevel.checkpoint_if_cancelled()  # when all are, the pump may have ended before us
             self._want()
-            self._reader = trio.lowlevel.current_task()
-            await trio.lowlevel.wait_task_rescheduled(self._give_up)
-        if self._share is not None:
-            await self._share.wait_if_crowding()
+            self._reader = task = trio.lowlevel.current_task()
+
+            def give_up(_: object) -> trio.lowlevel.Abort:
+                self._reader = None
+                if self._share is not None:
+                    self._share.step_out(task)
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(give_up)
         data, self._received = self._received, None
         assert data is not None
         return data
-
-    def _give_up(self, _: object) -> trio.lowlevel.Abort:
-        self._reader = None
-        return trio.lowlevel.Abort.SUCCEEDED
 
     def read_now(self) -> bytes | None:
         """As `read`, without waiting; None when there is nothing yet."""
@@ -75,7 +78,7 @@ class Wire:
 
     def interrupt(self) -> None:
         """Whoever waits in `read` gets a `trio.ClosedResourceError`, though nothing is closed yet."""
-        self._wake(outcome.Error(trio.ClosedResourceError()))
+        self._fail_reader(trio.ClosedResourceError())
 
     def watch(self, owner: Owner) -> None:
         """Tell the owner whenever there is something to read, until `unwatch`; nobody may wait in `read` meanwhile."""
@@ -92,18 +95,22 @@ class Wire:
             self._leave_pump()
         elif (data := self.read_now()) is not None:
             self._received = data
-            self._wake(outcome.Value(None))
+            task, self._reader = self._reader, None
+            if self._share is None:
+                trio.lowlevel.reschedule(task)
+            else:
+                self._share.reschedule(task)
 
     def crash(self, exc: Exception) -> None:
         self._in_pump = False
         if self._watcher is not None:
             self._watcher.crash(exc)
-        self._wake(outcome.Error(exc))
+        self._fail_reader(exc)
 
-    def _wake(self, how: outcome.Outcome[None]) -> None:
+    def _fail_reader(self, exc: Exception) -> None:
         if self._reader is not None:
-            trio.lowlevel.reschedule(self._reader, how)
-            self._reader = None
+            task, self._reader = self._reader, None
+            trio.lowlevel.reschedule(task, outcome.Error(exc))
 
     def _want(self) -> None:
         sock = self._live()
