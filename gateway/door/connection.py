@@ -13,9 +13,10 @@ import trio
 
 from actors.supervision.crash_report import report
 from gateway.door.exchange import Exchange, Scope
+from gateway.door.heads import Head
 from gateway.door.hypercorn_bridge import HypercornBridge
 from gateway.door.life import Life
-from gateway.door.requests import Head, Outside, Refusal, RequestReader
+from gateway.door.requests import Outside, Refusal, RequestReader
 from gateway.door.responses import refusal
 from gateway.door.service import Service
 from gateway.door.wire import ReplayedStream, Wire
@@ -23,6 +24,7 @@ from gateway.door.wire import ReplayedStream, Wire
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 ADOPT = "heliograph.adopt"
+BODY_NOW = "heliograph.body_now"
 WHEN_GONE = "heliograph.when_gone"
 
 
@@ -33,7 +35,7 @@ class Connection:
         self._settings = service.settings
         self._share = service.turns.of(peer[0])
         self._wire = Wire(sock, service.settings, service.pump, self._share)
-        self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max)
+        self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max, service.known_heads)
         self._peer = peer
         self._local: tuple[str, int] = sock.getsockname()[:2]
         self._by_proxy = service.addresses.is_proxy(peer[0])
@@ -174,10 +176,10 @@ class Connection:
             "raw_path": head.raw_path,
             "query_string": head.query,
             "root_path": "",
-            "headers": head.headers,
+            "headers": head.headers.copy(),  # the head may be remembered, and its headers are not the application's
             "client": client,
             "server": self._local,
-            "extensions": {ADOPT: exchange.adopt, WHEN_GONE: exchange.when_gone},
+            "extensions": {ADOPT: exchange.adopt, BODY_NOW: exchange.body_now, WHEN_GONE: exchange.when_gone},
         }
         crash: Exception | None = None
         try:

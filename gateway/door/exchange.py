@@ -1,4 +1,4 @@
-"""One request and its response: the application's `receive`, `send`, `heliograph.adopt` and `heliograph.when_gone`.
+"""One request and its response: the application's `receive` and `send`, and what the door offers it beyond ASGI.
 
 A disconnect is noticed by reading on when the application calls `receive` after the body, or has asked to be told by
 `when_gone`, where the door's pump does the reading; no task watches for it. What is read then belongs to the next
@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import trio
 
-from gateway.door.requests import Head, Refusal, RequestReader
+from gateway.door.heads import Head
+from gateway.door.requests import Refusal, RequestReader
 from gateway.door.responses import CONTINUE, BadResponseError, Response
 from gateway.door.settings import DoorSettings
 from gateway.door.wire import Wire
@@ -118,6 +119,14 @@ class Exchange:
             await trio.sleep_forever()
         self._watch = None
 
+    def body_now(self) -> bytes | None:
+        """What `receive` has not given of the body, if all of it is here; None: it must be waited for, in `receive`."""
+        if self._receiving or self._body_given or self.adopted or self.ended_early or not self._reader.body_is_here:
+            return None
+        body = self._reader.next_body()
+        self._body_given = self._reader.body_complete
+        return body if isinstance(body, bytes) else None
+
     def when_gone(self, then: Callable[[], None]) -> None:
         """Call `then` if the peer hangs up before its response is whole. For after the body; no `receive` may follow.
 
@@ -166,28 +175,28 @@ class Exchange:
         if self.ended_early and not self.response.started:
             await trio.lowlevel.checkpoint()
             return  # it was refused, or nobody is there; the application may not have noticed yet
-        match message["type"]:
-            case "http.response.start":
-                self.response.keep_alive &= self._reader.body_is_here and not self._is_stopping()
-                head = self.response.head(message["status"], message.get("headers", ()))
-                if self.response.length_follows:
-                    self._head = head  # goes with the body, in one packet
-                else:
-                    await self._wire.write(head)  # of a stream, whose first bytes may be long in coming
-            case "http.response.body":
-                more = message.get("more_body", False)
-                if data := self._head + self.response.body(message.get("body", b""), more=more):
-                    self._head = b""
-                    if left := self._wire.write_now(data):
-                        await self._wire.write_slowly(left)
-                if more:
-                    await trio.lowlevel.checkpoint()  # writing seldom waits, and the others want their turn
-                else:
-                    self._wire.unwatch()
-                    if self._watch is not None:
-                        self._watch.cancel()
-            case _:
-                raise BadResponseError("no such message")
+        kind = message["type"]
+        if kind == "http.response.start":
+            self.response.keep_alive &= self._reader.body_is_here and not self._is_stopping()
+            head = self.response.head(message["status"], message.get("headers", ()))
+            if self.response.length_follows:
+                self._head = head  # goes with the body, in one packet
+            else:
+                await self._wire.write(head)  # of a stream, whose first bytes may be long in coming
+        elif kind == "http.response.body":
+            more = message.get("more_body", False)
+            if data := self._head + self.response.body(message.get("body", b""), more=more):
+                self._head = b""
+                if left := self._wire.write_now(data):
+                    await self._wire.write_slowly(left)
+            if more:
+                await trio.lowlevel.checkpoint()  # writing seldom waits, and the others want their turn
+            else:
+                self._wire.unwatch()
+                if self._watch is not None:
+                    self._watch.cancel()
+        else:
+            raise BadResponseError("no such message")
 
     # ---- adopt ------------------------------------------------------------------------------------------------------
 
