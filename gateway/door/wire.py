@@ -94,6 +94,10 @@ class Wire:
         elif self._reader is None:
             self._leave_pump()
         elif (data := self.read_now()) is not None:
+            self._give(data)
+
+    def _give(self, data: bytes) -> None:
+        if self._reader is not None:
             self._received = data
             task, self._reader = self._reader, None
             if self._share is None:
@@ -159,6 +163,7 @@ class Wire:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
+            self._give(b"")  # to an application that waits in `receive`, when what it sends finds nobody
 
     def abort(self) -> None:
         """Reset: the peer must not take what it got for whole."""
