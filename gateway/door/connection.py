@@ -43,6 +43,7 @@ class Connection:
         self._waits_until_s = math.inf
         self._busy = False
         self._counted = False
+        self._unless_gone = trio.CancelScope()  # one a connection: one a request would cost each its share
         self._passed_on: ReplayedStream | None = None
         self._life = Life(service.settings.linger_s_max, service.calls)
 
@@ -69,21 +70,24 @@ class Connection:
 
     async def run(self) -> None:
         try:
-            goes_on = True
-            while goes_on:
-                outcome = await self._next_head()
-                match outcome:
-                    case Head():
-                        goes_on = await self._answer(outcome)
-                    case Refusal(status):
-                        await self._refuse(status)
-                        goes_on = False
-                    case Outside():
-                        await self._hand_over()
-                        goes_on = False
-                    case None:
-                        self._wire.close()
-                        goes_on = False
+            with self._unless_gone:
+                goes_on = True
+                while goes_on:
+                    outcome = await self._next_head()
+                    match outcome:
+                        case Head():
+                            goes_on = await self._answer(outcome)
+                        case Refusal(status):
+                            await self._refuse(status)
+                            goes_on = False
+                        case Outside():
+                            await self._hand_over()
+                            goes_on = False
+                        case None:
+                            self._wire.close()
+                            goes_on = False
+            if self._unless_gone.cancelled_caught:
+                self._wire.abort()
         except OSError:
             self._wire.abort()  # the peer is gone
 
@@ -165,7 +169,9 @@ class Connection:
             addresses.leave(client)
 
     async def _call_app(self, head: Head, client: tuple[str, int]) -> bool:
-        exchange = Exchange(head, self._reader, self._wire, self._settings, self._is_stopping, self._tell)
+        exchange = Exchange(
+            head, self._reader, self._wire, self._settings, self._is_stopping, self._tell, self._unless_gone.cancel
+        )
         scope: Scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -34,6 +34,7 @@ class Exchange:
         settings: DoorSettings,
         is_stopping: Callable[[], bool],
         tell: Callable[[HTTPStatus], Awaitable[None]],
+        cancel: Callable[[], None],
     ) -> None:
         self.response = Response(head.method, head.version, keep_alive=head.keep_alive)
         self.adopted = False
@@ -47,6 +48,7 @@ class Exchange:
         self._settings = settings
         self._is_stopping = is_stopping
         self._tell = tell
+        self._cancel = cancel
         self._continue_wanted = head.expects_continue
         self._body_given = False
         self._body_s_left = settings.body_s_max
@@ -55,7 +57,7 @@ class Exchange:
         self._watch: trio.CancelScope | None = None
         self._then: Callable[[], None] | None = None
         self.watch_crash: Exception | None = None
-        """A bug of ours while looking for a disconnect; the application was told that there was one."""
+        """A bug of ours while looking for a disconnect; whoever asked to be told of one has been."""
 
     # ---- receive ----------------------------------------------------------------------------------------------------
 
@@ -127,14 +129,15 @@ class Exchange:
         self._body_given = self._reader.body_complete
         return body if isinstance(body, bytes) else None
 
-    def when_gone(self, then: Callable[[], None]) -> None:
+    def when_gone(self, then: Callable[[], None] | None = None) -> None:
         """Call `then` if the peer hangs up before its response is whole. For after the body; no `receive` may follow.
 
-        What `receive` in a task of its own would tell, for a fraction of what that task costs.
+        What `receive` in a task of its own would tell, for a fraction of what that task costs. Without `then` it is the
+        request that is cancelled, its connection with it, if the peer hangs up before its response begins.
         """
         if not self._body_given or self._receiving or self._then is not None or self.adopted or self.ended_early:
             raise RuntimeError("when_gone() is for once after the body, with no receive() pending")
-        self._then = then
+        self._then = then or self._cancel
         if self._has_room():
             self._wire.watch(self)
 
@@ -153,7 +156,8 @@ class Exchange:
     def crash(self, exc: Exception) -> None:
         self.watch_crash = exc
         self._wire.unwatch()
-        self._tell_gone()
+        if self._then is not self._cancel:  # a cancelled request would end without a report
+            self._tell_gone()
 
     def _tell_gone(self) -> None:
         if self._then is not None:
@@ -177,6 +181,8 @@ class Exchange:
             return  # it was refused, or nobody is there; the application may not have noticed yet
         kind = message["type"]
         if kind == "http.response.start":
+            if self._then is self._cancel:
+                self._wire.unwatch()
             self.response.keep_alive &= self._reader.body_is_here and not self._is_stopping()
             head = self.response.head(message["status"], message.get("headers", ()))
             if self.response.length_follows:

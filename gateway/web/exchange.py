@@ -85,18 +85,16 @@ class Exchange:
         return b"".join(chunks)
 
     async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """What `work` returns. A client that hangs up, once its body is read, cancels it; then None."""
+        """What `work` returns. A client that hangs up, once its body is read, cancels it; then None, if anything."""
         when_gone = self.extension(WHEN_GONE)
-        result: T | None = None
         if when_gone is not None:
-            with trio.CancelScope() as scope:
-                when_gone(scope.cancel)
-                result = await work()
-        else:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
-                result = await work()
-                nursery.cancel_scope.cancel()
+            when_gone()  # the door cancels the request as a whole
+            return await work()
+        result: T | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
+            result = await work()
+            nursery.cancel_scope.cancel()
         return result
 
     async def _cancel_when_gone(self, scope: trio.CancelScope) -> None:
