@@ -1,7 +1,7 @@
 """One request and its response: the application's `receive` and `send`, and what the door offers it beyond ASGI.
 
-A disconnect is noticed by reading on when the application calls `receive` after the body, or has asked to be told by
-`when_gone`, where the door's pump does the reading; no task watches for it. What is read then belongs to the next
+That is `body_now`, `when_gone` and `adopt`. A disconnect is noticed by reading on when the application calls `receive`
+after the body, or has asked for it by `when_gone`; no task watches for it. What is read then belongs to the next
 request. Calling the application, and what follows its end, is the connection's.
 """
 

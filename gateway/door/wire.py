@@ -61,11 +61,14 @@ class Wire:
 
             await trio.lowlevel.wait_task_rescheduled(give_up)
         data, self._received = self._received, None
-        assert data is not None
+        assert data is not None  # an interrupt or a crash has raised
         return data
 
     def read_now(self) -> bytes | None:
         """As `read`, without waiting; None when there is nothing yet."""
+        if self._received is not None:
+            data, self._received = self._received, None
+            return data
         try:
             data = self._live().recv(self._settings.read_bytes_max)
         except BlockingIOError:

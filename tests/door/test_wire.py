@@ -126,6 +126,32 @@ async def test_reader_that_is_cancelled_before_its_turn_leaves_what_came_for_it(
             nursery.cancel_scope.cancel()
 
 
+async def test_who_watches_gets_first_what_a_cancelled_reader_has_left() -> None:
+    class Watcher:
+        def __init__(self, wire: Wire) -> None:
+            self.wire = wire
+            self.got: list[bytes | None] = []
+
+        def on_readable(self) -> None:
+            self.got.append(self.wire.read_now())
+
+        def crash(self, exc: Exception) -> None:
+            raise exc
+
+    async with ends(crowded(1).of("crowd")) as both:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(both.read)
+            await wait_all_tasks_blocked()
+            both.peer.send(b"first")
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+        watcher = Watcher(both.wire)
+        both.wire.watch(watcher)
+        both.peer.send(b"second")
+        await wait_all_tasks_blocked()
+        assert watcher.got == [b"first", b"second"]
+
+
 async def test_interrupted_reader_is_told_and_the_next_one_reads() -> None:
     async with ends() as both, trio.open_nursery() as nursery:
         both.wire.interrupt()
