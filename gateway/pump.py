@@ -1,8 +1,9 @@
-"""The pump: one task that tells the owners of adopted sockets when there is something to read.
+"""The pump: one task that tells the owners of many sockets when there is something to read.
 
-All adopted sockets (nodes after their handshake, streams for half-close) are in one `select.epoll`, which is itself
-awaited through trio: a readable socket costs one synchronous call instead of a task switch. Receiving, parsing and
-noticing that a peer has gone are the owner's; restarting the pump is the supervisor's; closing sockets is neither's.
+All its sockets (of nodes after their handshake and of streams for half-close; in the door's own pump, of HTTP
+connections) are in one `select.epoll`, which is itself awaited through trio: a readable socket costs one synchronous
+call instead of a wait of its own. Receiving, parsing and noticing that a peer has gone are the owner's; restarting the
+pump is the supervisor's; closing sockets is neither's.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ BATCH_EVENTS_MAX = 64
 
 
 class Owner(Protocol):
-    """Who owns an adopted socket.
+    """Who owns a socket.
 
     The contract of `on_readable`, which is what keeps one peer from starving or stopping the others:
     - it receives a bounded amount (one `recv` of a bounded size) and returns; what is left brings the next call, after

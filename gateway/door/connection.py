@@ -13,9 +13,10 @@ import trio
 
 from actors.supervision.crash_report import report
 from gateway.door.exchange import Exchange, Scope
+from gateway.door.heads import Head
 from gateway.door.hypercorn_bridge import HypercornBridge
 from gateway.door.life import Life
-from gateway.door.requests import Head, Outside, Refusal, RequestReader
+from gateway.door.requests import Outside, Refusal, RequestReader
 from gateway.door.responses import refusal
 from gateway.door.service import Service
 from gateway.door.wire import ReplayedStream, Wire
@@ -23,6 +24,7 @@ from gateway.door.wire import ReplayedStream, Wire
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 ADOPT = "heliograph.adopt"
+BODY_NOW = "heliograph.body_now"
 WHEN_GONE = "heliograph.when_gone"
 
 
@@ -33,7 +35,7 @@ class Connection:
         self._settings = service.settings
         self._share = service.turns.of(peer[0])
         self._wire = Wire(sock, service.settings, service.pump, self._share)
-        self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max)
+        self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max, service.known_heads)
         self._peer = peer
         self._local: tuple[str, int] = sock.getsockname()[:2]
         self._by_proxy = service.addresses.is_proxy(peer[0])
@@ -41,6 +43,7 @@ class Connection:
         self._waits_until_s = math.inf
         self._busy = False
         self._counted = False
+        self._unless_gone = trio.CancelScope()  # one a connection: one a request would cost each its share
         self._passed_on: ReplayedStream | None = None
         self._life = Life(service.settings.linger_s_max, service.calls)
 
@@ -67,21 +70,24 @@ class Connection:
 
     async def run(self) -> None:
         try:
-            goes_on = True
-            while goes_on:
-                outcome = await self._next_head()
-                match outcome:
-                    case Head():
-                        goes_on = await self._answer(outcome)
-                    case Refusal(status):
-                        await self._refuse(status)
-                        goes_on = False
-                    case Outside():
-                        await self._hand_over()
-                        goes_on = False
-                    case None:
-                        self._wire.close()
-                        goes_on = False
+            with self._unless_gone:
+                goes_on = True
+                while goes_on:
+                    outcome = await self._next_head()
+                    match outcome:
+                        case Head():
+                            goes_on = await self._answer(outcome)
+                        case Refusal(status):
+                            await self._refuse(status)
+                            goes_on = False
+                        case Outside():
+                            await self._hand_over()
+                            goes_on = False
+                        case None:
+                            self._wire.close()
+                            goes_on = False
+            if self._unless_gone.cancelled_caught:
+                self._wire.abort()
         except OSError:
             self._wire.abort()  # the peer is gone
 
@@ -163,7 +169,9 @@ class Connection:
             addresses.leave(client)
 
     async def _call_app(self, head: Head, client: tuple[str, int]) -> bool:
-        exchange = Exchange(head, self._reader, self._wire, self._settings, self._is_stopping, self._tell)
+        exchange = Exchange(
+            head, self._reader, self._wire, self._settings, self._is_stopping, self._tell, self._unless_gone.cancel
+        )
         scope: Scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -174,10 +182,10 @@ class Connection:
             "raw_path": head.raw_path,
             "query_string": head.query,
             "root_path": "",
-            "headers": head.headers,
+            "headers": head.headers.copy(),  # the head may be remembered, and its headers are not the application's
             "client": client,
             "server": self._local,
-            "extensions": {ADOPT: exchange.adopt, WHEN_GONE: exchange.when_gone},
+            "extensions": {ADOPT: exchange.adopt, BODY_NOW: exchange.body_now, WHEN_GONE: exchange.when_gone},
         }
         crash: Exception | None = None
         try:

@@ -1,7 +1,7 @@
-"""One request and its response: the application's `receive`, `send`, `heliograph.adopt` and `heliograph.when_gone`.
+"""One request and its response: the application's `receive` and `send`, and what the door offers it beyond ASGI.
 
-A disconnect is noticed by reading on when the application calls `receive` after the body, or has asked to be told by
-`when_gone`, where the door's pump does the reading; no task watches for it. What is read then belongs to the next
+That is `body_now`, `when_gone` and `adopt`. A disconnect is noticed by reading on when the application calls `receive`
+after the body, or has asked for it by `when_gone`; no task watches for it. What is read then belongs to the next
 request. Calling the application, and what follows its end, is the connection's.
 """
 
@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import trio
 
-from gateway.door.requests import Head, Refusal, RequestReader
+from gateway.door.heads import Head
+from gateway.door.requests import Refusal, RequestReader
 from gateway.door.responses import CONTINUE, BadResponseError, Response
 from gateway.door.settings import DoorSettings
 from gateway.door.wire import Wire
@@ -33,6 +34,7 @@ class Exchange:
         settings: DoorSettings,
         is_stopping: Callable[[], bool],
         tell: Callable[[HTTPStatus], Awaitable[None]],
+        cancel: Callable[[], None],
     ) -> None:
         self.response = Response(head.method, head.version, keep_alive=head.keep_alive)
         self.adopted = False
@@ -46,6 +48,7 @@ class Exchange:
         self._settings = settings
         self._is_stopping = is_stopping
         self._tell = tell
+        self._cancel = cancel
         self._continue_wanted = head.expects_continue
         self._body_given = False
         self._body_s_left = settings.body_s_max
@@ -54,7 +57,7 @@ class Exchange:
         self._watch: trio.CancelScope | None = None
         self._then: Callable[[], None] | None = None
         self.watch_crash: Exception | None = None
-        """A bug of ours while looking for a disconnect; the application was told that there was one."""
+        """A bug of ours while looking for a disconnect; whoever asked to be told of one has been."""
 
     # ---- receive ----------------------------------------------------------------------------------------------------
 
@@ -118,14 +121,23 @@ class Exchange:
             await trio.sleep_forever()
         self._watch = None
 
-    def when_gone(self, then: Callable[[], None]) -> None:
+    def body_now(self) -> bytes | None:
+        """What `receive` has not given of the body, if all of it is here; None: it must be waited for, in `receive`."""
+        if self._receiving or self._body_given or self.adopted or self.ended_early or not self._reader.body_is_here:
+            return None
+        body = self._reader.next_body()
+        self._body_given = self._reader.body_complete
+        return body if isinstance(body, bytes) else None
+
+    def when_gone(self, then: Callable[[], None] | None = None) -> None:
         """Call `then` if the peer hangs up before its response is whole. For after the body; no `receive` may follow.
 
-        What `receive` in a task of its own would tell, for a fraction of what that task costs.
+        What `receive` in a task of its own would tell, for a fraction of what that task costs. Without `then` it is the
+        request that is cancelled, its connection with it, if the peer hangs up before its response begins.
         """
         if not self._body_given or self._receiving or self._then is not None or self.adopted or self.ended_early:
             raise RuntimeError("when_gone() is for once after the body, with no receive() pending")
-        self._then = then
+        self._then = then or self._cancel
         if self._has_room():
             self._wire.watch(self)
 
@@ -144,7 +156,8 @@ class Exchange:
     def crash(self, exc: Exception) -> None:
         self.watch_crash = exc
         self._wire.unwatch()
-        self._tell_gone()
+        if self._then is not self._cancel:  # a cancelled request would end without a report
+            self._tell_gone()
 
     def _tell_gone(self) -> None:
         if self._then is not None:
@@ -166,28 +179,30 @@ class Exchange:
         if self.ended_early and not self.response.started:
             await trio.lowlevel.checkpoint()
             return  # it was refused, or nobody is there; the application may not have noticed yet
-        match message["type"]:
-            case "http.response.start":
-                self.response.keep_alive &= self._reader.body_is_here and not self._is_stopping()
-                head = self.response.head(message["status"], message.get("headers", ()))
-                if self.response.length_follows:
-                    self._head = head  # goes with the body, in one packet
-                else:
-                    await self._wire.write(head)  # of a stream, whose first bytes may be long in coming
-            case "http.response.body":
-                more = message.get("more_body", False)
-                if data := self._head + self.response.body(message.get("body", b""), more=more):
-                    self._head = b""
-                    if left := self._wire.write_now(data):
-                        await self._wire.write_slowly(left)
-                if more:
-                    await trio.lowlevel.checkpoint()  # writing seldom waits, and the others want their turn
-                else:
-                    self._wire.unwatch()
-                    if self._watch is not None:
-                        self._watch.cancel()
-            case _:
-                raise BadResponseError("no such message")
+        kind = message["type"]
+        if kind == "http.response.start":
+            if self._then is self._cancel:
+                self._wire.unwatch()
+            self.response.keep_alive &= self._reader.body_is_here and not self._is_stopping()
+            head = self.response.head(message["status"], message.get("headers", ()))
+            if self.response.length_follows:
+                self._head = head  # goes with the body, in one packet
+            else:
+                await self._wire.write(head)  # of a stream, whose first bytes may be long in coming
+        elif kind == "http.response.body":
+            more = message.get("more_body", False)
+            if data := self._head + self.response.body(message.get("body", b""), more=more):
+                self._head = b""
+                if left := self._wire.write_now(data):
+                    await self._wire.write_slowly(left)
+            if more:
+                await trio.lowlevel.checkpoint()  # writing seldom waits, and the others want their turn
+            else:
+                self._wire.unwatch()
+                if self._watch is not None:
+                    self._watch.cancel()
+        else:
+            raise BadResponseError("no such message")
 
     # ---- adopt ------------------------------------------------------------------------------------------------------
 

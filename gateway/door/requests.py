@@ -7,6 +7,9 @@ versions or protocols than HTTP/1.0 and 1.1, codings other than `chunked`, a `Ho
 llhttp does not tell where in its input a message ended, so it is never given a byte beyond that. A head and a chunked
 body both end at an empty line: the input is cut after each (`_after_empty_line`). A body with a length is cut by count.
 So whatever follows a request stays here as plain bytes, until that request has been answered or handed over.
+
+A head that is known already (`heads.py`) does not go through llhttp, and neither does its body, which has a length:
+llhttp does nothing with such a body but count it.
 """
 
 import re
@@ -14,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import httptools
-import msgspec
+
+from gateway.door.heads import Head, Headers, KnownHeads
 
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 CHUNK_FRAMING_BYTES_FREE = 16 * 1024
@@ -29,8 +32,6 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-
 _ABSOLUTE = re.compile(rb"https?://([^/?]*)(.*)", re.IGNORECASE)
 
 _MEANT_FOR_US = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
-
-Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
 class Outside(Enum):
@@ -52,19 +53,6 @@ _HEAD_TOO_LARGE = Refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 _BODY_TOO_LARGE = Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """A request without its body. (A struct: a frozen dataclass takes ten times as long to make.)"""
-
-    method: str
-    path: str
-    raw_path: bytes
-    query: bytes
-    headers: Headers
-    version: str
-    keep_alive: bool
-    expects_continue: bool
-
-
 class _RefusedError(Exception):
     """Raised inside llhttp's callbacks only: it ends the parse."""
 
@@ -72,13 +60,16 @@ class _RefusedError(Exception):
 class RequestReader:
     """Give it bytes with `receive_data`; take a head, then its body until `body_complete`, then the next head."""
 
-    def __init__(self, head_bytes_max: int, body_bytes_max: Callable[[str], int]) -> None:
+    def __init__(self, head_bytes_max: int, body_bytes_max: Callable[[str], int], known: KnownHeads) -> None:
         self._head_bytes_max = head_bytes_max
         self._body_bytes_max_of = body_bytes_max
+        self._known = known
         self._parser = httptools.HttpRequestParser(self)
         self._pending = b""
         self._is_first = True
         self._blank_seen = False
+        self._remaining = 0  # bytes of a body with a length
+        self._past_llhttp = False
         self.body_complete = True
         self._begin()
 
@@ -126,6 +117,8 @@ class RequestReader:
         stop = end + 4 if end >= 0 else len(self._pending)
         if stop > self._head_bytes_max:
             return _HEAD_TOO_LARGE
+        if self._fed == 0 and (known := self._known.find(self._pending[:stop])) is not None:
+            return self._take_known(known, stop)
         upgrade = False
         try:
             self._parser.feed_data(self._pending[self._fed : stop])
@@ -177,6 +170,7 @@ class RequestReader:
             version=version,
             keep_alive=self._keep_alive,
             expects_continue=self._expects_continue and version == "1.1",
+            length=self._length or 0,
         )
         self.body_complete = not has_body
         if has_body:
@@ -186,9 +180,22 @@ class RequestReader:
             self._begin_body()
         if upgrade:
             self._ignore_upgrade()
+        elif not self._chunked:
+            self._known.remember(self._pending[:stop], head)
+        self._cut(stop)
+        return head
+
+    def _take_known(self, head: Head, stop: int) -> Head:
+        self._remaining = head.length
+        self._past_llhttp = True
+        self.body_complete = not head.length
+        self._cut(stop)
+        return head
+
+    def _cut(self, stop: int) -> None:
+        """The head has been taken."""
         self._pending = self._pending[stop:]
         self._is_first = self._blank_seen = False
-        return head
 
     def _origin_form(self, method: bytes) -> bytes | None:
         """The request target (RFC 9112 §3.2) as path and query; None for a form that we do not serve."""
@@ -214,6 +221,7 @@ class RequestReader:
 
     def _begin_body(self) -> None:
         self._remaining = self._length or 0
+        self._past_llhttp = False
         self._parts: list[bytes] = []
         self._body_bytes = self._raw_bytes = 0
         self._tail = b""  # the last bytes that llhttp got: an empty line may have begun in them
@@ -227,6 +235,8 @@ class RequestReader:
 
     def next_body(self) -> bytes | Refusal | None:
         """Some bytes of the body (none at its end: ask `body_complete`). None: more bytes are needed."""
+        if self._past_llhttp:
+            return self._next_counted()
         at, end = 0, len(self._pending)
         while at < end and not self.body_complete:
             stop = self._after_empty_line(at) if self._chunked else min(self._remaining, end)
@@ -250,6 +260,12 @@ class RequestReader:
             if body:
                 return body
         return b"" if self.body_complete else None
+
+    def _next_counted(self) -> bytes | None:
+        body, self._pending = self._pending[: self._remaining], self._pending[self._remaining :]
+        self._remaining -= len(body)
+        self.body_complete = not self._remaining
+        return body if body or self.body_complete else None
 
     def _after_empty_line(self, at: int) -> int:
         """Where the first empty line ends, of those that end after `at`; or the end of what there is."""

@@ -7,6 +7,7 @@ promise is the application's fault (`BadResponseError`); what becomes of the con
 import time
 from collections.abc import Iterable
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 
 import msgspec
@@ -17,6 +18,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 RETRY_AFTER_S = 1
 _TOKEN = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
+_LINES_REMEMBERED_MAX = 256  # the headers of most responses are the same few; others are checked each time
 _NO_CONTENT, _NOT_MODIFIED = HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value
 _date = (0, b"")
 
@@ -48,9 +50,8 @@ class Response:
         length: int | None = None
         has_date = False
         for name, value in headers:
-            if not name or name.translate(None, _TOKEN) or b"\n" in value or b"\r" in value or b"\0" in value:
-                raise BadResponseError("a header is malformed")
-            match name.lower():
+            lower, line = _checked(name, value)
+            match lower:
                 case b"content-length":
                     if length is not None or not value.isdigit():
                         raise BadResponseError("Content-Length is malformed or given twice")
@@ -65,7 +66,7 @@ class Response:
                     continue  # the connection is ours
                 case b"date":
                     has_date = True
-            lines.append(b"%b: %b\r\n" % (name, value))
+            lines.append(line)
         lines.append(self._framing(length))
         lines.append(b"\r\n" if has_date else date_line())
         self.started = True
@@ -106,6 +107,14 @@ class Response:
                 data += b"0\r\n\r\n"
         self.complete = not more
         return data
+
+
+@lru_cache(_LINES_REMEMBERED_MAX)
+def _checked(name: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """A header's name in lower case, and its line."""
+    if not name or name.translate(None, _TOKEN) or b"\n" in value or b"\r" in value or b"\0" in value:
+        raise BadResponseError("a header is malformed")
+    return name.lower(), b"%b: %b\r\n" % (name, value)
 
 
 def date_line() -> bytes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from actors.supervision.in_flight import InFlight
 from gateway.door.addresses import Addresses
 from gateway.door.exchange import App
+from gateway.door.heads import KnownHeads
 from gateway.door.settings import DoorSettings
 from gateway.door.turns import Turns
 from gateway.pump import Pump
@@ -25,7 +26,8 @@ class Service:
     calls: InFlight
     """A stop waits for these."""
     pump: Pump
-    """Watches the sockets of requests whose application wants to hear of a disconnect."""
+    """Reads all connections in the clear, and watches for their disconnect."""
+    known_heads: KnownHeads = field(default_factory=KnownHeads)
     mint: Mint = field(default_factory=lambda: Mint(os.urandom))
 
     def correlation_id(self) -> str:

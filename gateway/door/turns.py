@@ -6,6 +6,7 @@ counted, is the business of others.
 """
 
 from dataclasses import dataclass
+from itertools import islice
 
 import trio
 
@@ -19,7 +20,7 @@ class Turns:
     def __init__(self, addresses: Addresses, per_address_max: int) -> None:
         self._addresses = addresses
         self._per_address_max = per_address_max
-        self._waiting: dict[str, trio.lowlevel.ParkingLot] = {}
+        self._lines: dict[str, dict[trio.lowlevel.Task, None]] = {}  # by address, in the order they came
         self._idle = trio.lowlevel.ParkingLot()
 
     def of(self, address: str) -> "Share":
@@ -31,22 +32,37 @@ class Turns:
         free = self._per_address_max * (ALONE_TIMES if self._addresses.count == 1 else 1)
         return connections > free
 
+    def line_up(self, address: str, task: trio.lowlevel.Task) -> None:
+        """Let this task, which waits to be rescheduled, go on when it is its turn; one that is cancelled steps out."""
+        self._lines.setdefault(address, {})[task] = None
+        self._idle.unpark()
+
+    def step_out(self, address: str, task: trio.lowlevel.Task) -> None:
+        self._lines.get(address, {}).pop(task, None)
+
     async def wait(self, address: str) -> None:
         """Until it is the caller's turn; those of one address take theirs in the order they came."""
-        lot = self._waiting.setdefault(address, trio.lowlevel.ParkingLot())
-        self._idle.unpark()
-        await lot.park()
+        task = trio.lowlevel.current_task()
+
+        def step_out(_: object) -> trio.lowlevel.Abort:
+            self.step_out(address, task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self.line_up(address, task)
+        await trio.lowlevel.wait_task_rescheduled(step_out)
 
     async def run(self) -> None:
         """Give turns, once a pass."""
         while True:
-            while not self._waiting:
+            while not self._lines:
                 await self._idle.park()
             await trio.lowlevel.checkpoint()
-            for address, lot in list(self._waiting.items()):
-                lot.unpark(count=self._per_address_max)
-                if not lot:
-                    del self._waiting[address]
+            for address, line in list(self._lines.items()):
+                for task in list(islice(line, self._per_address_max)):
+                    del line[task]
+                    trio.lowlevel.reschedule(task)
+                if not line:
+                    del self._lines[address]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +83,14 @@ class Share:
         """Give way, if this address takes too much; no checkpoint otherwise."""
         if self.turns.must_wait(self.address):
             await self.turns.wait(self.address)
+
+    def reschedule(self, task: trio.lowlevel.Task) -> None:
+        """Let a task that has something to do go on: at once, or when it is its turn if this address takes too much."""
+        if self.turns.must_wait(self.address):
+            self.turns.line_up(self.address, task)
+        else:
+            trio.lowlevel.reschedule(task)
+
+    def step_out(self, task: trio.lowlevel.Task) -> None:
+        """It was cancelled and takes no turn."""
+        self.turns.step_out(self.address, task)

@@ -1,7 +1,9 @@
 """One connection's socket: reading, writing with a deadline, the ways to end it, and giving it away.
 
-The socket is a plain non-blocking one, which trio only waits for: a request in one packet costs one wait, and giving
-the socket away needs no dup. What the bytes mean is left to others.
+The socket is a plain non-blocking one: giving it away needs no dup. It stays in the door's pump from the first read on,
+because putting it there and taking it out again would cost each request two system calls. What comes goes to the task
+in `read`, or to whoever watches; when nobody wants it, it stays in the kernel and the socket leaves the pump, until
+somebody does. What the bytes mean is left to others.
 """
 
 import contextlib
@@ -9,6 +11,7 @@ import errno
 import socket
 import struct
 
+import outcome
 import trio
 
 from gateway.door.settings import DoorSettings
@@ -19,12 +22,17 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Wire:
+    """Implements `gateway.pump.Owner`."""
+
     def __init__(self, sock: socket.socket, settings: DoorSettings, pump: Pump, share: Share | None = None) -> None:
         self._sock: socket.socket | None = sock
         self._settings = settings
         self._pump = pump
         self._share = share
-        self._is_watched = False
+        self._in_pump = False
+        self._reader: trio.lowlevel.Task | None = None
+        self._received: bytes | None = None  # kept here: whoever is cancelled before its turn loses nothing
+        self._watcher: Owner | None = None
 
     @property
     def is_open(self) -> bool:
@@ -35,40 +43,94 @@ class Wire:
             raise OSError(errno.ECONNABORTED, "the connection has ended or has been given away")
         return self._sock
 
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
     async def read(self) -> bytes:
         """What there is, at most `read_bytes_max`; nothing when the peer will send no more or is gone."""
-        sock = self._live()
-        data: bytes | None = None
-        while data is None:
-            await trio.lowlevel.wait_readable(sock)
-            if self._share is not None:
-                await self._share.wait_if_crowding()
-            data = self.read_now()
+        if self._received is None:
+            if not self._in_pump:
+                await trio.lowlevel.checkpoint_if_cancelled()  # when all are, the pump may have ended before us
+            self._want()
+            self._reader = task = trio.lowlevel.current_task()
+
+            def give_up(_: object) -> trio.lowlevel.Abort:
+                self._reader = None
+                if self._share is not None:
+                    self._share.step_out(task)
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(give_up)
+        data, self._received = self._received, None
+        assert data is not None  # an interrupt or a crash has raised
         return data
-
-    def watch(self, owner: Owner) -> None:
-        """Tell the owner whenever there is something to read, until `unwatch`; nobody may wait in `read` meanwhile."""
-        self._pump.register(self._live(), owner)
-        self._is_watched = True
-
-    def unwatch(self) -> None:
-        if self._is_watched and self._sock is not None:
-            self._pump.unregister(self._sock)
-        self._is_watched = False
 
     def read_now(self) -> bytes | None:
         """As `read`, without waiting; None when there is nothing yet."""
+        if self._received is not None:
+            data, self._received = self._received, None
+            return data
         try:
-            return self._live().recv(self._settings.read_bytes_max)
+            data = self._live().recv(self._settings.read_bytes_max)
         except BlockingIOError:
             return None
         except OSError:
-            return b""
+            data = b""
+        if not data:
+            self._leave_pump()  # such a socket stays readable for ever
+        return data
 
     def interrupt(self) -> None:
         """Whoever waits in `read` gets a `trio.ClosedResourceError`, though nothing is closed yet."""
-        if self._sock is not None:
-            trio.lowlevel.notify_closing(self._sock)
+        self._fail_reader(trio.ClosedResourceError())
+
+    def watch(self, owner: Owner) -> None:
+        """Tell the owner whenever there is something to read, until `unwatch`; nobody may wait in `read` meanwhile."""
+        self._want()
+        self._watcher = owner
+
+    def unwatch(self) -> None:
+        self._watcher = None
+
+    def on_readable(self) -> None:
+        if self._watcher is not None:
+            self._watcher.on_readable()
+        elif self._reader is None:
+            self._leave_pump()
+        elif (data := self.read_now()) is not None:
+            self._give(data)
+
+    def _give(self, data: bytes) -> None:
+        if self._reader is not None:
+            self._received = data
+            task, self._reader = self._reader, None
+            if self._share is None:
+                trio.lowlevel.reschedule(task)
+            else:
+                self._share.reschedule(task)
+
+    def crash(self, exc: Exception) -> None:
+        self._in_pump = False
+        if self._watcher is not None:
+            self._watcher.crash(exc)
+        self._fail_reader(exc)
+
+    def _fail_reader(self, exc: Exception) -> None:
+        if self._reader is not None:
+            task, self._reader = self._reader, None
+            trio.lowlevel.reschedule(task, outcome.Error(exc))
+
+    def _want(self) -> None:
+        sock = self._live()
+        if not self._in_pump:
+            self._pump.register(sock, self)
+            self._in_pump = True
+
+    def _leave_pump(self) -> None:
+        if self._in_pump and self._sock is not None:
+            self._pump.unregister(self._sock)
+        self._in_pump = False
+
+    # ---- writing ----------------------------------------------------------------------------------------------------
 
     async def write(self, data: bytes) -> None:
         if left := self.write_now(data):
@@ -97,11 +159,14 @@ class Wire:
             self.abort()
             raise
 
+    # ---- ending -----------------------------------------------------------------------------------------------------
+
     def close(self) -> None:
-        self.unwatch()
+        self._leave_pump()
         if self._sock is not None:
             self._sock.close()
             self._sock = None
+            self._give(b"")  # to an application that waits in `receive`, when what it sends finds nobody
 
     def abort(self) -> None:
         """Reset: the peer must not take what it got for whole."""
@@ -122,8 +187,8 @@ class Wire:
 
     def detach(self) -> socket.socket:
         """The socket itself, no longer ours: nothing here touches it again."""
-        self.unwatch()
         sock = self._live()
+        self._leave_pump()
         self._sock = None
         return sock
 

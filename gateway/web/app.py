@@ -39,6 +39,7 @@ from schemas.errors import Code
 from schemas.registry import REGISTRY, Schema
 
 Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
+ANY = "*"  # the handler looks at the method itself
 IMMUTABLE = b"public, max-age=31536000, immutable"
 
 
@@ -66,7 +67,6 @@ class App:
         self._new_id = new_id
         self._now = now
         self._is_ready = is_ready
-        self._mcp = mcp
         self._admin = admin
         self._calls = calls
         self._subscribe = Subscribe(Subscriptions(fleet, self._calls, streams, new_id, now), pump)
@@ -83,21 +83,18 @@ class App:
             self._routes["/metrics"] = ("GET", metrics.handle)
         if mcp is not None:
             self._routes[METADATA_PATH] = ("GET", mcp.metadata)
+            self._routes[MCP_PATH] = (ANY, mcp.handle)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await self._refuse_websocket(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send, self._new_id)
-        method, handler = self._route(exchange.path)
+        method, handler = self._routes.get(exchange.path) or self._route(exchange.path)
         try:
-            if self._mcp is not None and exchange.path == MCP_PATH:
-                await self._mcp.handle(exchange)
-            elif self._admin is not None and exchange.path.startswith("/admin/"):
-                await self._admin.handle(exchange)
-            elif handler is None:
+            if handler is None:
                 await exchange.refuse_status(404, "No such route.", "GET /mcp/tools lists what there is to call.")
-            elif exchange.method != method and (exchange.method, method) != ("HEAD", "GET"):
+            elif method not in (exchange.method, ANY) and (exchange.method, method) != ("HEAD", "GET"):
                 await exchange.refuse_method(method)
             else:
                 await handler(exchange)
@@ -115,8 +112,9 @@ class App:
         await exchange.refuse_status(404, "Nothing here speaks WebSocket.", fix)
 
     def _route(self, path: str) -> tuple[str, Handler | None]:
-        if path in self._routes:
-            return self._routes[path]
+        """Of those that have a name in their path."""
+        if self._admin is not None and path.startswith("/admin/"):
+            return ANY, self._admin.handle
         if path.startswith("/schemas/"):
             return "GET", self._schema
         if path.startswith("/devices/") and path.endswith("/manifest"):
@@ -137,11 +135,14 @@ class App:
         principal = await self._principal(exchange)
         if principal is None:
             return
-        request = _tool_and_arguments(await exchange.body())
-        # Once more: a body may be long in coming, and a token that was revoked meanwhile must open nothing.
-        principal = await self._principal(exchange)
-        if principal is None:
-            return
+        body = exchange.body_now()
+        if body is None:
+            body = await exchange.body()
+            # Once more: this body may have been long in coming, and a token revoked meanwhile must open nothing.
+            principal = await self._principal(exchange)
+            if principal is None:
+                return
+        request = _tool_and_arguments(body)
         if request is None:
             await exchange.refuse(
                 Code.MANIFEST_INVALID,

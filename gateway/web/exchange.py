@@ -18,6 +18,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 T = TypeVar("T")
 
+BODY_NOW = "heliograph.body_now"  # the door's way to give a body that is there already
 WHEN_GONE = "heliograph.when_gone"  # the door's way to tell of a disconnect without a task that waits for it
 BODY_BYTES_MAX = 64 * 1024  # a larger one: 413
 
@@ -40,8 +41,11 @@ class Exchange:
         self.new_id = new_id
 
     def header(self, name: bytes) -> str | None:
-        """The header's one value; None when it is absent. Several are as good as a wrong one."""
-        values = [value.decode("latin-1") for key, value in self.scope["headers"] if key.lower() == name]
+        """The header's one value; None when it is absent. Several are as good as a wrong one.
+
+        ASGI has names in lower case, and so must be this one.
+        """
+        values = [value.decode("latin-1") for key, value in self.scope["headers"] if key == name]
         return ", ".join(values) if values else None
 
     def bearer(self) -> str | None:
@@ -59,6 +63,14 @@ class Exchange:
         host, port = (self.scope.get("server") or ("127.0.0.1", 80))[:2]
         return f"{self.scope.get('scheme', 'http')}://{f'[{host}]' if ':' in host else host}:{port}"
 
+    def body_now(self) -> bytes | None:
+        """The body, if no moment passes until it is here; None when it has to be waited for."""
+        take = self.extension(BODY_NOW)
+        body: bytes | None = None if take is None else take()
+        if body is not None and len(body) > BODY_BYTES_MAX:
+            raise BodyTooLarge
+        return body
+
     async def body(self) -> bytes:
         chunks, size, more = [], 0, True
         while more:
@@ -73,18 +85,16 @@ class Exchange:
         return b"".join(chunks)
 
     async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """What `work` returns. A client that hangs up, once its body is read, cancels it; then None."""
+        """What `work` returns. A client that hangs up, once its body is read, cancels it; then None, if anything."""
         when_gone = self.extension(WHEN_GONE)
-        result: T | None = None
         if when_gone is not None:
-            with trio.CancelScope() as scope:
-                when_gone(scope.cancel)
-                result = await work()
-        else:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
-                result = await work()
-                nursery.cancel_scope.cancel()
+            when_gone()  # the door cancels the request as a whole
+            return await work()
+        result: T | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
+            result = await work()
+            nursery.cancel_scope.cancel()
         return result
 
     async def _cancel_when_gone(self, scope: trio.CancelScope) -> None:
@@ -101,7 +111,7 @@ class Exchange:
     async def answer(
         self, status: int, body: bytes, content_type: bytes = b"application/json", headers: Mapping[bytes, bytes] = {}
     ) -> None:
-        fields = [(b"content-type", content_type), (b"content-length", str(len(body)).encode())]
+        fields = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
         await self._send(
             {"type": "http.response.start", "status": status, "headers": [*fields, *headers.items()]},
         )

@@ -4,7 +4,9 @@ from http import HTTPStatus
 
 import pytest
 
-from gateway.door.requests import CHUNK_FRAMING_BYTES_FREE, H2_PREFACE, Head, Outside, Refusal, RequestReader
+from gateway.door.heads import HEAD_BYTES_MAX as KNOWN_HEAD_BYTES_MAX
+from gateway.door.heads import HEADS_MAX, Head, KnownHeads
+from gateway.door.requests import CHUNK_FRAMING_BYTES_FREE, H2_PREFACE, Outside, Refusal, RequestReader
 
 H = b"Host: h\r\n"
 GET = b"GET / HTTP/1.1\r\n"
@@ -16,13 +18,13 @@ BODY_BYTES_MAX = 20
 HEAD_BYTES_MAX = 300
 
 
-def reader() -> RequestReader:
-    return RequestReader(HEAD_BYTES_MAX, lambda path: 5 if path == "/small" else BODY_BYTES_MAX)
+def reader(known: KnownHeads | None = None) -> RequestReader:
+    return RequestReader(HEAD_BYTES_MAX, lambda path: 5 if path == "/small" else BODY_BYTES_MAX, known or KnownHeads())
 
 
-def read(*pieces: bytes) -> list[tuple[Head, bytes] | int | Outside]:
+def read(*pieces: bytes, known: KnownHeads | None = None) -> list[tuple[Head, bytes] | int | Outside]:
     """Requests with their bodies, then what ended it: a refusal's status or `Outside`."""
-    requests = reader()
+    requests = reader(known)
     found: list[tuple[Head, bytes] | int | Outside] = []
     head: Head | None = None
     body = b""
@@ -203,6 +205,63 @@ def test_good_requests_are_read_whole_and_cut_anywhere(data: bytes) -> None:
     assert read(*bytewise(data)) == whole
     for cut in range(1, len(data)):
         assert read(data[:cut], data[cut:]) == whole
+
+
+@pytest.fixture(scope="module")
+def all_known() -> KnownHeads:
+    """Every head that may be remembered is."""
+    known = KnownHeads()
+    for data in GOOD:
+        read(data, known=known)
+    return known
+
+
+@pytest.mark.parametrize("data", GOOD, ids=repr)
+def test_known_heads_are_read_as_new_ones_are(data: bytes, all_known: KnownHeads) -> None:
+    unknown = read(data)
+    assert read(data, known=all_known) == unknown
+    assert read(*bytewise(data), known=all_known) == unknown
+    for cut in range(1, len(data)):
+        assert read(data[:cut], data[cut:], known=all_known) == unknown
+
+
+@pytest.mark.parametrize("data", BAD, ids=lambda data: repr(data[:80]))
+def test_bad_requests_are_refused_whatever_is_known(data: bytes, all_known: KnownHeads) -> None:
+    before = GET + H + b"\r\n" + POST + b"Content-Length: 3\r\n\r\nabc"
+    again = b"" if data.startswith(b"\r") else before
+    for stream in (data, again + data):
+        assert read(stream, known=all_known) == read(stream)
+        for cut in range(1, min(len(stream), 400)):
+            assert read(stream[:cut], stream[cut:], known=all_known) == read(stream)
+
+
+def test_new_request_may_follow_a_known_one_and_the_other_way_round(all_known: KnownHeads) -> None:
+    known = POST + b"Content-Length: 3\r\n\r\nabc"
+    news = [GET + H + b"X: y\r\n\r\n", POST + b"X: y\r\nContent-Length: 2\r\n\r\nde", CHUNKED + b"1\r\nf\r\n0\r\n\r\n"]
+    stream = b"".join(known + new for new in news) + known
+    bodies = [body for _, body in read(stream, known=all_known)]  # type: ignore[misc]
+    assert bodies == [b"abc", b"", b"abc", b"de", b"abc", b"f", b"abc"]
+
+
+def test_as_many_heads_are_remembered_as_the_bounds_say_and_no_long_one() -> None:
+    known = KnownHeads()
+    heads = [b"GET /%d HTTP/1.1\r\n" % number + H + b"\r\n" for number in range(HEADS_MAX + 1)]
+    for data in heads:
+        read(data, known=known)
+    assert known.find(heads[0]) is None
+    assert all(known.find(data) is not None for data in heads[1:])
+    [(head, _)] = read(heads[1])  # type: ignore[misc]
+    long = b"x" * (KNOWN_HEAD_BYTES_MAX + 1)
+    known.remember(long, head)
+    assert known.find(long) is None
+    assert known.find(heads[1]) is not None
+
+
+@pytest.mark.parametrize("data", [CHUNKED + b"0\r\n\r\n", GET + H2C + b"\r\n", WEBSOCKET])
+def test_head_that_does_not_say_all_is_not_remembered(data: bytes) -> None:
+    known = KnownHeads()
+    read(data, known=known)
+    assert known.find(data[: data.index(b"\r\n\r\n") + 4]) is None
 
 
 @pytest.mark.parametrize("data", BAD, ids=lambda data: repr(data[:80]))

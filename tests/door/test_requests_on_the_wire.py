@@ -339,3 +339,17 @@ async def test_client_that_sends_too_far_ahead_is_read_no_further() -> None:
         assert (await client.response()).body == b"/slow"
         for _ in range(100):
             assert (await client.response()).body == b"/n"
+
+
+async def test_what_an_application_does_to_its_headers_is_not_seen_by_the_next_request() -> None:
+    seen: list[int] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(len(scope["headers"]))
+        scope["headers"].clear()
+        await answer(send)
+
+    async with site(app) as here, here.client() as client:
+        for _ in range(3):
+            await client.get()
+    assert seen == [1, 1, 1]

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from gateway.door.connection import WHEN_GONE
 from gateway.door.exchange import Exchange, Receive, Scope, Send
 from gateway.door.settings import DoorSettings
 from gateway.web import exchange as web
-from tests.door.site import HOST, answer, read_body, site
+from tests.door.site import HOST, answer, read_body, site, until
 
 POST = b"POST /watched HTTP/1.1\r\n" + HOST + b"Content-Length: 3\r\n\r\nabc"
 
@@ -135,6 +136,87 @@ async def test_bug_in_the_watch_ends_that_request_and_is_reported(monkeypatch: p
         await here.idle()
     (failure,) = [entry for entry in here.logged if entry["event"] == "request_failed"]
     assert "ZeroDivisionError" in str(failure["causes"])
+
+
+async def test_bug_in_the_watch_of_a_request_that_would_be_cancelled_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broke = trio.Event()
+
+    def broken(_: Exchange) -> None:
+        broke.set()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Exchange, "on_readable", broken)
+    called = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await read_body(receive)
+        scope["extensions"][WHEN_GONE]()
+        called.set()
+        await broke.wait()
+        await answer(send)
+
+    async with site(app) as here:
+        async with here.client() as client:
+            await client.send(POST)
+            await called.wait()
+            await client.send(b"x")
+            assert (await client.response()).status == 200
+        await here.idle()
+    (failure,) = [entry for entry in here.logged if entry["event"] == "request_failed"]
+    assert "ZeroDivisionError" in str(failure["causes"])
+
+
+async def test_client_that_hangs_up_cancels_its_request_alone_and_that_is_no_failure() -> None:
+    called, cancelled, release = trio.Event(), trio.Event(), trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await read_body(receive)
+        scope["extensions"][WHEN_GONE]()
+        if scope["path"] == "/watched":
+            called.set()
+            try:
+                await trio.sleep_forever()
+            finally:
+                cancelled.set()
+        await release.wait()
+        await answer(send)
+
+    async with site(app) as here, here.client() as other:
+        async with here.client() as client:
+            await other.send(get(b"/other"))
+            await client.send(POST)
+            await called.wait()
+        await cancelled.wait()
+        release.set()
+        assert (await other.response()).body == b"ok"
+        await until(lambda: here.door.connections == 1)
+        assert (await other.ask(get(b"/again"))).body == b"ok"
+    assert [entry for entry in here.logged if entry["event"] == "request_failed"] == []
+
+
+async def test_client_that_sends_no_more_once_its_response_has_begun_gets_all_of_it() -> None:
+    ended = trio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await read_body(receive)
+        scope["extensions"][WHEN_GONE]()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await send({"type": "http.response.body", "body": b"te", "more_body": True})
+        await ended.wait()
+        await wait_all_tasks_blocked()
+        await send({"type": "http.response.body", "body": b"ll"})
+
+    async with site(app) as here, here.client() as client:
+        assert isinstance(client.stream, trio.SocketStream)
+        await client.send(POST)
+        while not client.buffer.endswith(b"te"):
+            client.buffer += await client.stream.receive_some()
+        await client.stream.send_eof()
+        ended.set()
+        assert (await client.response()).body == b"tell"
+        assert await client.rest() == b""
 
 
 async def test_work_of_a_client_that_hangs_up_is_cancelled() -> None:

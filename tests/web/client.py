@@ -1,6 +1,7 @@
 """An ASGI client in memory, and an application over a fleet of scripted nodes."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,6 +82,8 @@ class Client:
         body: bytes = b"",
         headers: dict[str, str] | None = None,
         hangs_up_after_s: float | None = None,
+        before_body: Callable[[], None] = lambda: None,
+        extensions: dict[str, Any] | None = None,
     ) -> Response | None:
         """None when the application had nothing to say, because the client was gone."""
         target, _, query = path.partition("?")
@@ -89,6 +92,7 @@ class Client:
 
         async def receive() -> Any:
             if waiting:
+                before_body()
                 return waiting.pop(0)
             await trio.sleep(float("inf") if hangs_up_after_s is None else hangs_up_after_s)
             return {"type": "http.disconnect"}
@@ -103,6 +107,7 @@ class Client:
             "path": target,
             "query_string": query.encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+            "extensions": extensions or {},
         }
         await self.app(scope, receive, send)
         if not sent:

@@ -15,6 +15,7 @@ from actors.fleet import Fleet
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Scope, TokenClass
+from gateway.web.exchange import BODY_BYTES_MAX, BODY_NOW
 from schemas.canonical import digest
 from schemas.contract import contract
 from schemas.frames import Cmd, CmdCancel
@@ -23,6 +24,7 @@ from tests.node.harness import Gateway, ScriptedNode, now, until
 from tests.schemas.examples import NODE_ID, SAMPLE
 from tests.web.client import AGENT, Client, Response, token
 
+CALL = "/mcp/tools/call"
 ECHO = f"sysecho.{NODE_ID}.echo.invoke"
 SNAPSHOT = f"sys.{NODE_ID}.metrics.snapshot"
 SUBSCRIBE = f"sys.{NODE_ID}.metrics.subscribe"
@@ -109,6 +111,32 @@ async def test_revoked_token_is_401(autojump_clock: MockClock, client: Client) -
 
 
 OTHER = NODE_ID[:-1] + "z"
+
+
+async def test_token_that_is_revoked_while_the_body_comes_opens_nothing(
+    autojump_clock: MockClock, fleet: Fleet, client: Client, nursery: trio.Nursery
+) -> None:
+    await live_node(fleet, nursery)
+    agent = {"authorization": f"Bearer {token(jti='01HZXC0000000000000000J001')}"}
+    body = json.dumps({"tool": ECHO, "arguments": {"message": "ping"}}).encode()
+
+    def revoke() -> None:
+        client.verifier.revoke("01HZXC0000000000000000J001")
+
+    there_at_once = {BODY_NOW: lambda: body}
+    response = await client.request("POST", CALL, body, agent, before_body=revoke, extensions=there_at_once)
+    assert response is not None
+    assert response.status == 200, "nobody asked for it to be received"
+    response = await client.request("POST", CALL, body, agent, before_body=revoke, extensions={BODY_NOW: lambda: None})
+    assert response is not None
+    assert response.status == 401
+
+
+async def test_body_that_is_there_at_once_is_bounded_too(client: Client) -> None:
+    agent, body = {"authorization": f"Bearer {token()}"}, b" " * (BODY_BYTES_MAX + 1)
+    response = await client.request("POST", CALL, b"", agent, extensions={BODY_NOW: lambda: body})
+    assert response is not None
+    assert response.status == 413
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""What the head of a request says, and a memory of heads: clients send the same one, byte for byte, again and again.
+
+A head that was read and found good is remembered by its bytes, so that it costs a look-up when it comes again. That is
+no less strict: the same bytes at the start of a request mean the same. Reading the others is for `requests.py`.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+HEADS_MAX = 512
+"""Remembered by one door; then the one that was read longest ago goes, and is read again when it comes."""
+HEAD_BYTES_MAX = 2048
+"""A longer head is not remembered."""
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """A request without its body. (A struct: a frozen dataclass takes ten times as long to make.)"""
+
+    method: str
+    path: str
+    raw_path: bytes
+    query: bytes
+    headers: Headers
+    version: str
+    keep_alive: bool
+    expects_continue: bool
+    length: int = 0
+    """Of the body, as far as the head says it: nothing is known of one in chunks."""
+
+
+class KnownHeads:
+    def __init__(self) -> None:
+        self._heads: dict[bytes, Head] = {}
+
+    def find(self, data: bytes) -> Head | None:
+        return self._heads.get(data)
+
+    def remember(self, data: bytes, head: Head) -> None:
+        if len(data) > HEAD_BYTES_MAX:
+            return
+        if len(self._heads) >= HEADS_MAX:
+            del self._heads[next(iter(self._heads))]
+        self._heads[data] = head
