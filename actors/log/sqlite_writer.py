@@ -10,8 +10,13 @@ Everything that writes to the database happens here, in order, on one connection
 
 Erasing. Deleted rows are overwritten (`secure_delete`), but when SQLite rebalances a page it leaves stale copies of the
 cells it moved in the page's free space, out of reach of the later delete (measured; `tests/log/test_erase.py`). So an
-erasure takes all arguments out, which frees and zeroes every page of that table, puts the live ones back, and then
-truncates the write-ahead file. Only open commands have arguments: they are few.
+erasure takes all arguments out, which frees and zeroes every page of that table, puts the live ones back, and folds the
+write-ahead file into the database. Only open commands have arguments: they are few.
+
+The write-ahead file itself still has them then. Truncating it would be the end of that, but a file that grows with each
+commit costs each sync half as much again as one that is overwritten (measured). So while commands keep settling, the
+file is begun anew instead, and whatever of its last content has not been overwritten by the next round is cut off; in
+the first round with nothing new to erase it is truncated. Arguments are gone after two rounds at the latest.
 
 Waiting and waking are left to `sqlite_store`, which is the only caller.
 """
@@ -21,6 +26,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 import outcome
 import trio
@@ -29,7 +35,7 @@ from actors.log.sqlite_batch import INSERT_ARGUMENTS, Batch, Head, write_rows
 from actors.log.sqlite_files import Files, is_busy, is_damage, is_disk_full, name_of
 from actors.log.store import AppendAnswer, LogLimits, Part, RefusalReason, Refused, StoreFailedError
 
-_REMOVED_EVENT_WAL_BYTES = 512  # several to a page
+_COMMIT_PAGES = 4  # that a commit writes besides one for each row
 _COMPACT_STREAMS_MAX = 64  # looked at in one transaction
 
 # The first version that has to stay: nothing above the snapshot goes, nothing from the oldest open item on, and nothing
@@ -66,6 +72,7 @@ class Writer:
 
     def __init__(self, files: Files, limits: LogLimits, deliver: Callable[[Sequence[Request]], None]) -> None:
         self.failure: StoreFailedError | None = None
+        self._files = files
         self._connection = files.writer
         self._limits = limits
         self._deliver = deliver
@@ -76,6 +83,8 @@ class Writer:
         self._known: dict[str, Head] = {}
         self._is_idle = False  # asleep until there is something to do
         self._erase_at_s: float | None = None
+        self._closed_since_erasing = False  # so there is something to erase in the next round
+        self._remains_of: bytes | None = None  # the header of the write-ahead file that the last round left as it was
         self._wal_bytes = 0  # estimated, since the last checkpoint
         self.thread = threading.Thread(target=self._run, name="heliograph-log", daemon=True)
 
@@ -161,9 +170,12 @@ class Writer:
         for request, answer in zip(requests, answers, strict=True):
             request.answer = outcome.Value(answer)
         self._deliver(requests)
-        if batch.erases and self._erase_at_s is None:
-            self._erase_at_s = time.monotonic() + self._limits.erase_after_s
-        self._wal_bytes += batch.wal_bytes
+        if batch.erases:
+            self._closed_since_erasing = True
+            if self._erase_at_s is None:
+                self._erase_at_s = time.monotonic() + self._limits.erase_after_s
+        data_bytes = sum([request.size_bytes for request in requests])
+        self._wal_bytes += (batch.rows + _COMMIT_PAGES) * self._files.page_bytes + data_bytes
         self._bound_wal()
 
     def _transact(self, work: Callable[[], None]) -> sqlite3.Error | None:
@@ -213,16 +225,23 @@ class Writer:
     # ── keeping the files in order ──────────────────────────────────────────────────────────────────────────────────
 
     def _erase(self) -> None:
-        """Leave no trace of arguments whose items are closed; try again soon if something was in the way."""
+        """One round of erasing, as told above; try again soon if something was in the way."""
 
         def work() -> None:
             live = self._connection.execute("SELECT stream, key, data FROM arguments").fetchall()
             self._connection.execute("DELETE FROM arguments")  # without WHERE: whole pages are freed, and zeroed
-            write_rows(self._connection, INSERT_ARGUMENTS, live)
+            write_rows(self._connection, INSERT_ARGUMENTS, list(chain.from_iterable(live)))
 
         error = self._transact(work)
-        erased = self._checkpoint() and error is None
-        self._erase_at_s = None if erased else time.monotonic() + self._limits.checkpoint_retry_s
+        header = self._files.wal_header()
+        goes_on = self._closed_since_erasing and not self._closing and header != self._remains_of
+        erased = self._checkpoint("RESTART" if goes_on else "TRUNCATE") and error is None
+        if not erased:
+            self._erase_at_s = time.monotonic() + self._limits.checkpoint_retry_s
+            return
+        self._closed_since_erasing = False
+        self._remains_of = header if goes_on else None
+        self._erase_at_s = time.monotonic() + self._limits.erase_after_s if goes_on else None
 
     def _bound_wal(self) -> None:
         # Passive: it waits for nobody, and leaves the file its length: overwriting is cheaper than growing it again.
@@ -238,7 +257,10 @@ class Writer:
             if is_disk_full(error) or is_busy(error):
                 return False
             raise StoreFailedError(f"{name_of(error)} in a checkpoint: the database may be behind its log") from error
-        return bool(busy == 0 and written == folded)
+        is_whole = bool(busy == 0 and written == folded)
+        if is_whole and mode == "RESTART":
+            self._files.cut_wal(written)
+        return is_whole
 
     def compact(self, before_ms: int, after_stream: int) -> tuple[int, int | None]:
         """Remove a bounded piece of settled history. Returns how many events, and where to go on (None: all done)."""
@@ -259,7 +281,7 @@ class Writer:
             next_stream = None if finished else reached
 
         error = self._transact(work)
-        self._wal_bytes += removed * _REMOVED_EVENT_WAL_BYTES
+        self._wal_bytes += removed * self._files.page_bytes  # one stream's events lie scattered
         self._bound_wal()
         return (0, None) if error is not None else (removed, next_stream)
 

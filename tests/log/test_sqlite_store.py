@@ -232,8 +232,8 @@ async def test_the_write_ahead_file_is_folded_in_when_it_grows_past_its_bound(tm
 async def test_a_database_of_another_form_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     open_files(path).close(has_failed=False)
-    execute(path, "PRAGMA user_version = 2")
-    with pytest.raises(StoreFailedError, match="form 2"):
+    execute(path, "PRAGMA user_version = 3")
+    with pytest.raises(StoreFailedError, match="form 3"):
         await SqliteStore.open(path)
 
 
