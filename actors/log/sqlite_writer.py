@@ -76,8 +76,10 @@ class Writer:
         self._connection = files.writer
         self._limits = limits
         self._deliver = deliver
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         self._queue: deque[Request] = deque()
+        self._is_due = False  # what is queued is to be written now
         self._in_hand: list[Request] = []
         self._closing = False
         self._known: dict[str, Head] = {}
@@ -91,18 +93,23 @@ class Writer:
     # ── called from the trio thread ─────────────────────────────────────────────────────────────────────────────────
 
     def submit(self, request: Request) -> None:
-        """Queue a request, and wake the writer if it sleeps. Raises if it has stopped for good."""
-        with self._condition:
+        """Queue a request, to be written after the next `wake`. Raises if the writer has stopped for good."""
+        with self._lock:
             if self.failure is not None:
                 raise retold(self.failure)
             self._queue.append(request)
-            if self._is_idle:
-                self._is_idle = False  # once is enough: whatever comes until it runs goes with this
-                self._condition.notify()
+
+    def wake(self) -> None:
+        """Have written what is queued: now, or together when the commit that is under way is done."""
+        if self._queue and not self._is_due:
+            with self._lock:
+                self._is_due = True
+                if self._is_idle:
+                    self._condition.notify()
 
     def finish(self) -> None:
         """Do what is queued, then end; the connection is left open."""
-        with self._condition:
+        with self._lock:
             self._closing = True
             self._condition.notify()
 
@@ -110,10 +117,10 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            self._erase()  # what a process that crashed had deleted may still be in its write-ahead file
+            self.erase()  # what a process that crashed had deleted may still be in its write-ahead file
             while self._take_turn():
                 pass
-            self._erase()
+            self.erase()
         except StoreFailedError as failure:
             self._fail(failure)
         except BaseException as error:
@@ -128,15 +135,15 @@ class Writer:
             batch[0].answer = outcome.Value(batch[0].work())
             self._deliver(batch)
         elif batch:
-            self._write(batch)
+            self.write(batch)
         if self._erase_at_s is not None and time.monotonic() >= self._erase_at_s:
-            self._erase()
+            self.erase()
         return bool(batch) or not closing
 
     def _take(self) -> tuple[list[Request], bool]:
         """The next batch, or a single piece of other work, or nothing because an erasure is due or the end is near."""
-        with self._condition:
-            while not self._queue and not self._closing:
+        with self._lock:
+            while not self._is_due and not self._closing:
                 wait_s = None if self._erase_at_s is None else self._erase_at_s - time.monotonic()
                 if wait_s is not None and wait_s <= 0:
                     break
@@ -150,9 +157,11 @@ class Writer:
                         batch.append(self._queue.popleft())
                     break
                 batch.append(self._queue.popleft())
+            self._is_due = bool(self._queue)
             return batch, self._closing
 
-    def _write(self, requests: list[Request]) -> None:
+    def write(self, requests: list[Request]) -> None:
+        """Commit appends together and answer them."""
         if len(self._known) > self._limits.known_versions_max:
             self._known.clear()
         batch = Batch(self._connection, self._known)
@@ -209,7 +218,7 @@ class Writer:
     def _refuse(self, requests: list[Request], error: sqlite3.Error) -> None:
         reason = RefusalReason.DISK_FULL if is_disk_full(error) else RefusalReason.STORE_ERROR
         streams = {part.stream for request in requests for part in request.parts}
-        with self._condition:
+        with self._lock:
             queued = list(self._queue)
             doomed: list[Request] = []
             self._queue.clear()
@@ -224,7 +233,7 @@ class Writer:
 
     # ── keeping the files in order ──────────────────────────────────────────────────────────────────────────────────
 
-    def _erase(self) -> None:
+    def erase(self) -> None:
         """One round of erasing, as told above; try again soon if something was in the way."""
 
         def work() -> None:
@@ -288,7 +297,7 @@ class Writer:
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fail(self, failure: StoreFailedError) -> None:
-        with self._condition:
+        with self._lock:
             self.failure = failure
             waiting = [request for request in (*self._in_hand, *self._queue) if request.answer is None]
             self._queue.clear()
