@@ -8,22 +8,21 @@ Beginning, committing, and what an error means are left to `sqlite_writer`.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import chain
 from typing import NamedTuple
 
 from actors.log.store import Appended, Conflict, OpenItem, Part
 
-_PAGE_BYTES = 4096
 _ROWS_IN_ONE_GO = 16  # a statement is prepared for each number of rows up to here, and
 _ROWS_A_STATEMENT_MAX_LOG2 = 7  # for each power of two up to 128
 STATEMENTS_MAX = 8 * (_ROWS_IN_ONE_GO + 3)  # what the writer's connection keeps prepared: all of them
 
 
 class Statement(NamedTuple):
-    """SQL over many rows: `head`, then `row` once for each with `between` in between, then `tail`."""
+    """SQL over many rows of `width` values: `head`, then `row` once for each with `between` in between, then `tail`."""
 
+    width: int
     head: str
     row: str
     between: str = ","
@@ -31,16 +30,19 @@ class Statement(NamedTuple):
 
 
 # Not `(stream, key) IN (VALUES ...)`: SQLite scans the whole table for that.
-_DELETE_OPEN = Statement("DELETE FROM open_item WHERE ", "(stream=? AND key=?)", " OR ")
-_DELETE_ARGUMENTS = Statement("DELETE FROM arguments WHERE ", "(stream=? AND key=?)", " OR ")
-_INSERT_EVENTS = Statement("INSERT INTO event (stream, version, at_ms, data) VALUES ", "(?,?,?,?)")
+_DELETE_OPEN = Statement(2, "DELETE FROM open_item WHERE ", "(stream=? AND key=?)", " OR ")
+_DELETE_ARGUMENTS = Statement(2, "DELETE FROM arguments WHERE ", "(stream=? AND key=?)", " OR ")
+# OR FAIL: what a failed statement did is left to the rollback of all. Otherwise SQLite would copy every page before
+# the statement changes it, to undo just that.
+_INSERT_EVENTS = Statement(4, "INSERT OR FAIL INTO event (stream, version, at_ms, data) VALUES ", "(?,?,?,?)")
 _UPSERT_OPEN = Statement(
-    "INSERT INTO open_item (stream, key, since_version, data) VALUES ",
+    4,
+    "INSERT OR FAIL INTO open_item (stream, key, since_version, data) VALUES ",
     "(?,?,?,?)",
     tail=" ON CONFLICT (stream, key) DO UPDATE SET data = excluded.data",
 )
-INSERT_ARGUMENTS = Statement("INSERT OR REPLACE INTO arguments (stream, key, data) VALUES ", "(?,?,?)")
-_REPLACE_SNAPSHOTS = Statement("INSERT OR REPLACE INTO snapshot (stream, version, data) VALUES ", "(?,?,?)")
+INSERT_ARGUMENTS = Statement(3, "INSERT OR REPLACE INTO arguments (stream, key, data) VALUES ", "(?,?,?)")
+_REPLACE_SNAPSHOTS = Statement(3, "INSERT OR REPLACE INTO snapshot (stream, version, data) VALUES ", "(?,?,?)")
 
 _FIND_STREAM = """
 SELECT id, max(
@@ -60,18 +62,16 @@ class Batch:
         self._connection = connection
         self._known = known
         self._heads: dict[str, Head] = {}
-        self._events: list[tuple[int, int, int, bytes]] = []
-        self._snapshots: dict[int, tuple[int, int, bytes]] = {}
+        self._events: list[_Value] = []  # row after row
+        self._snapshots: dict[int, tuple[int, bytes]] = {}
         self._opened: dict[tuple[int, str], tuple[int, OpenItem]] = {}
         self._closed: set[tuple[int, str]] = set()
 
     @property
-    def wal_bytes(self) -> int:
-        """About what committing this adds to the write-ahead file: a page a row, what is in it, and a few more."""
-        items = [item for _, item in self._opened.values()]
-        rows = 4 + len(self._events) + len(self._snapshots) + 2 * (len(items) + len(self._closed))
-        data = sum(len(row[3]) for row in self._events) + sum(len(row[2]) for row in self._snapshots.values())
-        return _PAGE_BYTES * rows + data + sum(len(item.data) + len(item.arguments or b"") for item in items)
+    def rows(self) -> int:
+        """How many rows committing this touches."""
+        events = len(self._events) // _INSERT_EVENTS.width
+        return events + len(self._snapshots) + 2 * (len(self._opened) + len(self._closed))
 
     @property
     def erases(self) -> bool:
@@ -80,70 +80,77 @@ class Batch:
 
     def add(self, parts: Sequence[Part]) -> Appended | Conflict:
         """Take one append, whole, or say which stream has moved on."""
+        heads = []
         for part in parts:
-            _, version = self._head(part.stream)
-            if not part.fits(version):
-                return Conflict(part.stream, version)
-        return Appended(tuple(self._take(part) for part in parts))
+            head = self._heads.get(part.stream) or self._known.get(part.stream) or self._look_up(part.stream)
+            if not part.fits(head[1]):
+                return Conflict(part.stream, head[1])
+            heads.append(head)
+        return Appended(tuple([self._take(part, *head) for part, head in zip(parts, heads, strict=True)]))
 
     def write(self) -> None:
         """Put the netted rows into the open transaction."""
-        closed = sorted(self._closed)
+        closed: list[_Value] = []
+        for item_id in sorted(self._closed):
+            closed += item_id
         write_rows(self._connection, _DELETE_OPEN, closed)
         write_rows(self._connection, _DELETE_ARGUMENTS, closed)
         write_rows(self._connection, _INSERT_EVENTS, self._events)
-        opened = self._opened.items()
-        open_rows = [(stream, key, since, item.data) for (stream, key), (since, item) in opened]
-        write_rows(self._connection, _UPSERT_OPEN, open_rows)
-        arguments = [(stream, key, item.arguments) for (stream, key), (_, item) in opened if item.arguments is not None]
+        opened: list[_Value] = []
+        arguments: list[_Value] = []
+        for (stream, key), (since, item) in self._opened.items():
+            opened += (stream, key, since, item.data)
+            if item.arguments is not None:
+                arguments += (stream, key, item.arguments)
+        write_rows(self._connection, _UPSERT_OPEN, opened)
         write_rows(self._connection, INSERT_ARGUMENTS, arguments)
-        write_rows(self._connection, _REPLACE_SNAPSHOTS, list(self._snapshots.values()))
+        snapshots = [value for stream, snapshot in self._snapshots.items() for value in (stream, *snapshot)]
+        write_rows(self._connection, _REPLACE_SNAPSHOTS, snapshots)
 
     def adopt(self) -> None:
         """The transaction is committed: these versions hold now."""
         self._known.update(self._heads)
 
-    def _head(self, stream: str) -> Head:
-        head = self._heads.get(stream) or self._known.get(stream)
-        if head is None:
-            row = self._connection.execute(_FIND_STREAM, (stream,)).fetchone()
-            head = (0, 0) if row is None else (row[0], row[1])
-            if row is not None:
-                self._known[stream] = head
+    def _look_up(self, stream: str) -> Head:
+        row = self._connection.execute(_FIND_STREAM, (stream,)).fetchone()
+        if row is None:
+            return 0, 0
+        head = self._known[stream] = (row[0], row[1])
         return head
 
-    def _take(self, part: Part) -> int:
-        stream, version = self._head(part.stream)
-        version_after = version + len(part.events)
+    def _take(self, part: Part, stream: int, version: int) -> int:
         if stream == 0:
             cursor = self._connection.execute("INSERT INTO stream (name) VALUES (?)", (part.stream,))
             assert cursor.lastrowid
             stream = cursor.lastrowid
-        for number, data in enumerate(part.events, start=version + 1):
-            self._events.append((stream, number, part.at_ms, data))
+        first = version + 1
+        for data in part.events:
+            version += 1
+            self._events += (stream, version, part.at_ms, data)
         if part.snapshot is not None:
-            self._snapshots[stream] = (stream, version_after, part.snapshot)
+            self._snapshots[stream] = (version, part.snapshot)
         for item in part.opened:
-            since, earlier = self._opened.get((stream, item.key), (version + 1, item))
-            kept = earlier.arguments if item.arguments is None else item.arguments
-            self._opened[stream, item.key] = (since, OpenItem(item.key, item.data, kept))
+            since, earlier = self._opened.get((stream, item.key), (first, item))
+            if item.arguments is None and earlier.arguments is not None:
+                item = OpenItem(item.key, item.data, earlier.arguments)
+            self._opened[stream, item.key] = (since, item)
         for key in part.closed:
             self._opened.pop((stream, key), None)
             self._closed.add((stream, key))
-        self._heads[part.stream] = (stream, version_after)
-        return version_after
+        self._heads[part.stream] = (stream, version)
+        return version
 
 
-def write_rows(connection: sqlite3.Connection, statement: Statement, rows: Sequence[Iterable[_Value]]) -> None:
+def write_rows(connection: sqlite3.Connection, statement: Statement, values: Sequence[_Value]) -> None:
     """Run a statement over many rows, in few runs, and of few sizes so that few forms of it are ever prepared."""
     done = 0
-    while done < len(rows):
-        count = len(rows) - done
+    while done < len(values):
+        count = (len(values) - done) // statement.width
         if count > _ROWS_IN_ONE_GO:
             count = 1 << min(count.bit_length() - 1, _ROWS_A_STATEMENT_MAX_LOG2)
-        values = tuple(chain.from_iterable(rows[done : done + count]))
-        connection.execute(_sql(statement, count), values)
-        done += count
+        end = done + count * statement.width
+        connection.execute(_sql(statement, count), values[done:end])
+        done = end
 
 
 @cache

@@ -15,17 +15,25 @@ from ulid import ULID
 from actors.log.sqlite_batch import STATEMENTS_MAX
 from actors.log.store import StoreFailedError
 
-_FORM = 1  # PRAGMA user_version: the form of these tables
+_FORM = 2  # PRAGMA user_version: the form of these tables
+_WAL_HEADER_BYTES = 32  # it has salts in it that change when SQLite begins the file anew
+_WAL_FRAME_HEADER_BYTES = 24  # before each page in the write-ahead file
 _CACHE_KIB = 16 * 1024  # of pages held by the writer: a few for each node; beyond it they are read again
 _BUSY_S = 0.05  # how long a checkpoint waits for a reader to finish before it gives up for now
 
-_TABLES = """
-CREATE TABLE log (log_id TEXT NOT NULL);
-CREATE TABLE stream (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+# In the order they came: what a commit adds lies on a page or two, whatever streams it is for, and only the index has
+# a place for each stream. Kept in the order of the streams, every append would fill, and now and then split, a page of
+# its own (measured: half as many pages again).
+_EVENT_TABLE = """
 CREATE TABLE event (
     stream INTEGER NOT NULL, version INTEGER NOT NULL, at_ms INTEGER NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (stream, version)
-) WITHOUT ROWID;
+    UNIQUE (stream, version)
+);
+"""
+_TABLES = f"""
+CREATE TABLE log (log_id TEXT NOT NULL);
+CREATE TABLE stream (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+{_EVENT_TABLE}
 CREATE TABLE snapshot (stream INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE open_item (
     stream INTEGER NOT NULL, key TEXT NOT NULL, since_version INTEGER NOT NULL, data BLOB NOT NULL,
@@ -36,6 +44,12 @@ CREATE TABLE arguments (
     PRIMARY KEY (stream, key)
 ) WITHOUT ROWID;
 """
+_FROM_FORM_1 = f"""
+ALTER TABLE event RENAME TO event_of_form_1;
+{_EVENT_TABLE}
+INSERT INTO event SELECT stream, version, at_ms, data FROM event_of_form_1 ORDER BY stream, version;
+DROP TABLE event_of_form_1;
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +58,21 @@ class Files:
 
     path: Path
     log_id: str
+    page_bytes: int
     writer: sqlite3.Connection
     reader: sqlite3.Connection
+
+    def wal_header(self) -> bytes:
+        """Changes whenever SQLite begins the write-ahead file anew; empty while there is nothing in it."""
+        with wal_of(self.path).open("rb", buffering=0) as file:
+            return file.read(_WAL_HEADER_BYTES)
+
+    def cut_wal(self, frames: int) -> None:
+        """Take off what lies behind the write-ahead file's last frame: remains from before it was begun anew."""
+        wal = wal_of(self.path)
+        end = _WAL_HEADER_BYTES + frames * (_WAL_FRAME_HEADER_BYTES + self.page_bytes)
+        if wal.stat().st_size > end:
+            os.truncate(wal, end)
 
     def close(self, has_failed: bool) -> None:
         """Let go of the files.
@@ -74,6 +101,7 @@ def open_files(path: Path) -> Files:
             )
             undo.callback(writer.close)
             log_id = _prepare(writer)
+            (page_bytes,) = writer.execute("PRAGMA page_size").fetchone()
             if is_new:
                 _sync_folder(path.parent)
             address = f"{path.absolute().as_uri()}?mode=ro"
@@ -83,7 +111,7 @@ def open_files(path: Path) -> Files:
             undo.pop_all()
     except sqlite3.Error as error:
         raise StoreFailedError(f"{name_of(error)}: the log at {path} cannot be opened") from error
-    return Files(path, log_id, writer, reader)
+    return Files(path, log_id, page_bytes, writer, reader)
 
 
 def _prepare(writer: sqlite3.Connection) -> str:
@@ -97,12 +125,17 @@ def _prepare(writer: sqlite3.Connection) -> str:
     writer.execute("PRAGMA wal_autocheckpoint = 0")
     (form,) = writer.execute("PRAGMA user_version").fetchone()
     if form == 0:
-        identity = f"INSERT INTO log VALUES ('{ULID()}'); PRAGMA user_version = {_FORM};"
-        writer.executescript(f"BEGIN IMMEDIATE; {_TABLES} {identity} COMMIT;")
+        _change_form(writer, f"{_TABLES} INSERT INTO log VALUES ('{ULID()}');")
+    elif form == 1:
+        _change_form(writer, _FROM_FORM_1)
     elif form != _FORM:
         raise StoreFailedError(f"the log has form {form}; this version reads form {_FORM}")
     (log_id,) = writer.execute("SELECT log_id FROM log").fetchone()
     return str(log_id)
+
+
+def _change_form(writer: sqlite3.Connection, statements: str) -> None:
+    writer.executescript(f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {_FORM}; COMMIT;")
 
 
 def wal_of(path: Path) -> Path:

@@ -1,7 +1,8 @@
 """The embedded store: SQLite behind the log's port. The side of it that lives in trio.
 
-An append is queued at once and answered when its transaction is durable. An idle writer thread is woken by the first
-and takes what there is when it gets to run; whatever comes during its commit goes together in the next. One
+An append is queued at once and answered when its transaction is durable. The writer thread is woken when every task
+that could run has run and the event loop turns to I/O: a commit costs as much as several appends, and until then there
+may be more of them; a lone caller waits no longer for it. Whatever comes during a commit goes together in the next. One
 `run_sync_soon` brings a whole batch of answers back. Reads run on a connection of their own, in a worker thread, and do
 not wait for writes.
 
@@ -56,6 +57,16 @@ _SNAPSHOT = "SELECT version, data FROM snapshot WHERE stream = (SELECT id FROM s
 _OPEN_STREAMS = "SELECT name FROM stream WHERE id IN (SELECT stream FROM open_item) ORDER BY name"
 
 
+class _HandingOver(trio.abc.Instrument):
+    """Wakes the writer at the end of each turn of the event loop that has something for it."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 trio's signature
+        self._writer.wake()
+
+
 class SqliteStore:
     """A `LogStore` in one SQLite file. Made by `open`, ended by `close` or as an async context manager."""
 
@@ -71,6 +82,8 @@ class SqliteStore:
         self._queued_bytes = 0
         self._is_closed = False
         self._ended = trio.Event()
+        self._handing_over = _HandingOver(self._writer)
+        trio.lowlevel.add_instrument(self._handing_over)
         self._writer.thread.start()
 
     @classmethod
@@ -183,6 +196,7 @@ class SqliteStore:
             return
         self._is_closed = True
         failed_before = self._writer.failure
+        trio.lowlevel.remove_instrument(self._handing_over)
         with trio.CancelScope(shield=True):  # bounded by the writer's queue, which takes nothing more
             self._writer.finish()
             async with self._reading:

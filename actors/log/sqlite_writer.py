@@ -10,8 +10,13 @@ Everything that writes to the database happens here, in order, on one connection
 
 Erasing. Deleted rows are overwritten (`secure_delete`), but when SQLite rebalances a page it leaves stale copies of the
 cells it moved in the page's free space, out of reach of the later delete (measured; `tests/log/test_erase.py`). So an
-erasure takes all arguments out, which frees and zeroes every page of that table, puts the live ones back, and then
-truncates the write-ahead file. Only open commands have arguments: they are few.
+erasure takes all arguments out, which frees and zeroes every page of that table, puts the live ones back, and folds the
+write-ahead file into the database. Only open commands have arguments: they are few.
+
+The write-ahead file itself still has them then. Truncating it would be the end of that, but a file that grows with each
+commit costs each sync half as much again as one that is overwritten (measured). So while commands keep settling, the
+file is begun anew instead, and whatever of its last content has not been overwritten by the next round is cut off; in
+the first round with nothing new to erase it is truncated. Arguments are gone after two rounds at the latest.
 
 Waiting and waking are left to `sqlite_store`, which is the only caller.
 """
@@ -21,13 +26,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from actors.log.sqlite_batch import INSERT_ARGUMENTS, Batch, Head, write_rows
 from actors.log.sqlite_files import Files, is_busy, is_damage, is_disk_full, name_of
 from actors.log.store import AppendAnswer, LogLimits, Part, RefusalReason, Refused, StoreFailedError
 
-_REMOVED_EVENT_WAL_BYTES = 512  # several to a page
+_COMMIT_PAGES = 4  # that a commit writes besides one for each row
 _COMPACT_STREAMS_MAX = 64  # looked at in one transaction
 
 # The first version that has to stay: nothing above the snapshot goes, nothing from the oldest open item on, and nothing
@@ -68,34 +74,44 @@ class Writer:
 
     def __init__(self, files: Files, limits: LogLimits, deliver: Callable[[Sequence[Request]], None]) -> None:
         self.failure: StoreFailedError | None = None
+        self._files = files
         self._connection = files.writer
         self._limits = limits
         self._deliver = deliver
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
         self._queue: deque[Request] = deque()
+        self._is_due = False  # what is queued is to be written now
         self._in_hand: list[Request] = []
         self._closing = False
         self._known: dict[str, Head] = {}
         self._is_idle = False  # asleep until there is something to do
         self._erase_at_s: float | None = None
+        self._closed_since_erasing = False  # so there is something to erase in the next round
+        self._remains_of: bytes | None = None  # the header of the write-ahead file that the last round left as it was
         self._wal_bytes = 0  # estimated, since the last checkpoint
         self.thread = threading.Thread(target=self._run, name="heliograph-log", daemon=True)
 
     # ── called from the trio thread ─────────────────────────────────────────────────────────────────────────────────
 
     def submit(self, request: Request) -> None:
-        """Queue a request, and wake the writer if it sleeps. Raises if it has stopped for good."""
-        with self._condition:
+        """Queue a request, to be written after the next `wake`. Raises if the writer has stopped for good."""
+        with self._lock:
             if self.failure is not None:
                 raise retold(self.failure)
             self._queue.append(request)
-            if self._is_idle:
-                self._is_idle = False  # once is enough: whatever comes until it runs goes with this
-                self._condition.notify()
+
+    def wake(self) -> None:
+        """Have written what is queued: now, or together when the commit that is under way is done."""
+        if self._queue and not self._is_due:
+            with self._lock:
+                self._is_due = True
+                if self._is_idle:
+                    self._condition.notify()
 
     def finish(self) -> None:
         """Do what is queued, then end; the connection is left open."""
-        with self._condition:
+        with self._lock:
             self._closing = True
             self._condition.notify()
 
@@ -103,10 +119,10 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            self._erase()  # what a process that crashed had deleted may still be in its write-ahead file
+            self.erase()  # what a process that crashed had deleted may still be in its write-ahead file
             while self._take_turn():
                 pass
-            self._erase()
+            self.erase()
         except StoreFailedError as failure:
             self._fail(failure)
         except BaseException as error:
@@ -121,15 +137,15 @@ class Writer:
             batch[0].answer = batch[0].work()
             self._deliver(batch)
         elif batch:
-            self._write(batch)
+            self.write(batch)
         if self._erase_at_s is not None and time.monotonic() >= self._erase_at_s:
-            self._erase()
+            self.erase()
         return bool(batch) or not closing
 
     def _take(self) -> tuple[list[Request], bool]:
         """The next batch, or a single piece of other work, or nothing because an erasure is due or the end is near."""
-        with self._condition:
-            while not self._queue and not self._closing:
+        with self._lock:
+            while not self._is_due and not self._closing:
                 wait_s = None if self._erase_at_s is None else self._erase_at_s - time.monotonic()
                 if wait_s is not None and wait_s <= 0:
                     break
@@ -143,9 +159,11 @@ class Writer:
                         batch.append(self._queue.popleft())
                     break
                 batch.append(self._queue.popleft())
+            self._is_due = bool(self._queue)
             return batch, self._closing
 
-    def _write(self, requests: list[Request]) -> None:
+    def write(self, requests: list[Request]) -> None:
+        """Commit appends together and answer them."""
         if len(self._known) > self._limits.known_versions_max:
             self._known.clear()
         batch = Batch(self._connection, self._known)
@@ -163,9 +181,12 @@ class Writer:
         for request, answer in zip(requests, answers, strict=True):
             request.answer = answer
         self._deliver(requests)
-        if batch.erases and self._erase_at_s is None:
-            self._erase_at_s = time.monotonic() + self._limits.erase_after_s
-        self._wal_bytes += batch.wal_bytes
+        if batch.erases:
+            self._closed_since_erasing = True
+            if self._erase_at_s is None:
+                self._erase_at_s = time.monotonic() + self._limits.erase_after_s
+        data_bytes = sum([request.size_bytes for request in requests])
+        self._wal_bytes += (batch.rows + _COMMIT_PAGES) * self._files.page_bytes + data_bytes
         self._bound_wal()
 
     def _transact(self, work: Callable[[], None]) -> sqlite3.Error | None:
@@ -199,7 +220,7 @@ class Writer:
     def _refuse(self, requests: list[Request], error: sqlite3.Error) -> None:
         reason = RefusalReason.DISK_FULL if is_disk_full(error) else RefusalReason.STORE_ERROR
         streams = {part.stream for request in requests for part in request.parts}
-        with self._condition:
+        with self._lock:
             queued = list(self._queue)
             doomed: list[Request] = []
             self._queue.clear()
@@ -214,17 +235,24 @@ class Writer:
 
     # ── keeping the files in order ──────────────────────────────────────────────────────────────────────────────────
 
-    def _erase(self) -> None:
-        """Leave no trace of arguments whose items are closed; try again soon if something was in the way."""
+    def erase(self) -> None:
+        """One round of erasing, as told above; try again soon if something was in the way."""
 
         def work() -> None:
             live = self._connection.execute("SELECT stream, key, data FROM arguments").fetchall()
             self._connection.execute("DELETE FROM arguments")  # without WHERE: whole pages are freed, and zeroed
-            write_rows(self._connection, INSERT_ARGUMENTS, live)
+            write_rows(self._connection, INSERT_ARGUMENTS, list(chain.from_iterable(live)))
 
         error = self._transact(work)
-        erased = self._checkpoint() and error is None
-        self._erase_at_s = None if erased else time.monotonic() + self._limits.checkpoint_retry_s
+        header = self._files.wal_header()
+        goes_on = self._closed_since_erasing and not self._closing and header != self._remains_of
+        erased = self._checkpoint("RESTART" if goes_on else "TRUNCATE") and error is None
+        if not erased:
+            self._erase_at_s = time.monotonic() + self._limits.checkpoint_retry_s
+            return
+        self._closed_since_erasing = False
+        self._remains_of = header if goes_on else None
+        self._erase_at_s = time.monotonic() + self._limits.erase_after_s if goes_on else None
 
     def _bound_wal(self) -> None:
         # Passive: it waits for nobody, and leaves the file its length: overwriting is cheaper than growing it again.
@@ -240,7 +268,10 @@ class Writer:
             if is_disk_full(error) or is_busy(error):
                 return False
             raise StoreFailedError(f"{name_of(error)} in a checkpoint: the database may be behind its log") from error
-        return bool(busy == 0 and written == folded)
+        is_whole = bool(busy == 0 and written == folded)
+        if is_whole and mode == "RESTART":
+            self._files.cut_wal(written)
+        return is_whole
 
     def compact(self, before_ms: int, after_stream: int) -> tuple[int, int | None]:
         """Remove a bounded piece of settled history. Returns how many events, and where to go on (None: all done)."""
@@ -261,14 +292,14 @@ class Writer:
             next_stream = None if finished else reached
 
         error = self._transact(work)
-        self._wal_bytes += removed * _REMOVED_EVENT_WAL_BYTES
+        self._wal_bytes += removed * self._files.page_bytes  # one stream's events lie scattered
         self._bound_wal()
         return (0, None) if error is not None else (removed, next_stream)
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fail(self, failure: StoreFailedError) -> None:
-        with self._condition:
+        with self._lock:
             self.failure = failure
             waiting = [request for request in (*self._in_hand, *self._queue) if request.answer is None]
             self._queue.clear()

@@ -55,6 +55,10 @@ class SqliteShelf:
         return await SqliteStore.open(self.path, limits)
 
 
+def unheard(_: object) -> None:
+    """For a request that nobody waits for: its answer is read off it."""
+
+
 async def append_in_order(store: LogStore, *parts: Part) -> list[AppendAnswer]:
     """Append each without waiting for the one before; they are queued in this order. The answers, in this order."""
     answers: dict[int, AppendAnswer] = {}

@@ -28,7 +28,7 @@ from actors.log.store import (
     Refused,
     StoreFailedError,
 )
-from tests.log.shelves import append_in_order, bounded, opening, part
+from tests.log.shelves import append_in_order, bounded, opening, part, unheard
 
 REFUSE_BOOM = """
 CREATE TRIGGER refuse_boom BEFORE INSERT ON event WHEN NEW.data = CAST('boom' AS BLOB)
@@ -41,10 +41,6 @@ def execute(path: Path, *statements: str) -> None:
     with closing_after(sqlite3.connect(path, isolation_level=None, timeout=5)) as connection:
         for statement in statements:
             connection.execute(statement)
-
-
-def unheard(_: object) -> None:
-    """Nobody waits: the answer is read off the request."""
 
 
 def answers_of(path: Path, limits: LogLimits, appends: Sequence[Part]) -> tuple[list[object], list[int]]:
@@ -106,6 +102,7 @@ def test_a_fault_of_the_writer_itself_fails_every_waiter(tmp_path: Path) -> None
     third = Request((part("a", 1, "y"),), unheard)
     for request in (first, second, third):
         writer.submit(request)
+    writer.wake()
     writer.thread.start()
     writer.thread.join(30)
     files.close(has_failed=True)
@@ -116,6 +113,28 @@ def test_a_fault_of_the_writer_itself_fails_every_waiter(tmp_path: Path) -> None
         assert isinstance(request.answer.__cause__, ZeroDivisionError)
     with pytest.raises(StoreFailedError, match="crashed: ZeroDivisionError"):
         writer.submit(Request((part("a", 1, "x"),), unheard))
+
+
+@bounded
+async def test_what_all_tasks_append_in_one_turn_of_the_loop_is_committed_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+    write = Writer.write
+
+    def counted(writer: Writer, requests: list[Request]) -> None:
+        groups.append(len(requests))
+        write(writer, requests)
+
+    async def append(stream: str, work: int) -> None:
+        assert sum(range(work)) > 0  # computing: the writer gets to run in between, if anything wakes it
+        await store.append(part(stream, 0, "x"))
+
+    monkeypatch.setattr(Writer, "write", counted)
+    async with await SqliteStore.open(tmp_path / "log.db") as store, trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(append, f"s{number}", 100_000)
+    assert groups == [20]
 
 
 @bounded
@@ -232,9 +251,71 @@ async def test_the_write_ahead_file_is_folded_in_when_it_grows_past_its_bound(tm
 async def test_a_database_of_another_form_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     open_files(path).close(has_failed=False)
-    execute(path, "PRAGMA user_version = 2")
-    with pytest.raises(StoreFailedError, match="form 2"):
+    execute(path, "PRAGMA user_version = 3")
+    with pytest.raises(StoreFailedError, match="form 3"):
         await SqliteStore.open(path)
+
+
+FORM_1 = """
+CREATE TABLE log (log_id TEXT NOT NULL);
+CREATE TABLE stream (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE event (
+    stream INTEGER NOT NULL, version INTEGER NOT NULL, at_ms INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (stream, version)
+) WITHOUT ROWID;
+CREATE TABLE snapshot (stream INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE open_item (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, since_version INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (stream, key)
+) WITHOUT ROWID;
+CREATE TABLE arguments (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (stream, key)
+) WITHOUT ROWID;
+PRAGMA user_version = 1;
+INSERT INTO log VALUES ('01JD0000000000000000000001');
+INSERT INTO stream VALUES (1, 'a'), (2, 'b');
+INSERT INTO event VALUES (2, 1, 10, 'b1'), (1, 4, 20, 'a4'), (1, 3, 10, 'a3'), (1, 5, 30, 'a5');
+INSERT INTO snapshot VALUES (1, 3, 's3');
+INSERT INTO open_item VALUES (1, 'k', 4, 'd');
+INSERT INTO arguments VALUES (1, 'k', 'args');
+"""
+
+
+@bounded
+async def test_a_log_of_the_first_form_is_brought_to_this_one_with_all_that_is_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    with closing_after(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(FORM_1)
+    for _ in range(2):  # the second time there is nothing to be done
+        async with await SqliteStore.open(path) as store:
+            assert store.log_id == "01JD0000000000000000000001"
+            assert [(event.version, event.at_ms) for event in await store.read("a")] == [(3, 10), (4, 20), (5, 30)]
+            assert [event.version for event in await store.read("b")] == [1]
+            loaded = await store.load("a")
+            assert (loaded.version, [item.key for item in loaded.open_items]) == (5, ["k"])
+            assert await store.append(part("a", 4, "x")) == Conflict("a", 5)
+    async with await SqliteStore.open(path) as store:
+        assert await store.append(part("a", 5, "x")) == Appended((6,))
+    with closing_after(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
+    assert [name for (name,) in tables] == ["arguments", "event", "log", "open_item", "snapshot", "stream"]
+
+
+@bounded
+async def test_a_move_to_this_form_that_fails_leaves_the_first_one_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    with closing_after(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(FORM_1)
+        connection.execute("CREATE TABLE event_of_form_1 (in_the_way)")
+    with pytest.raises(StoreFailedError):
+        await SqliteStore.open(path)
+    with closing_after(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM event").fetchone() == (4,)
 
 
 @bounded
