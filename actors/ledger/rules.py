@@ -2,7 +2,8 @@
 
 A reservation counts as spent from the moment it is made. Charging it changes nothing but that it cannot be released any
 more; releasing it gives the amount back. A budget with a period counts what was reserved since that period began, one
-without counts everything there ever was.
+without counts everything there ever was. Periods never go back: when the clock does, or a policy makes them longer,
+what counts for the newest one counts on, so that nothing can be spent twice.
 """
 
 from collections.abc import Mapping
@@ -46,7 +47,7 @@ class State(msgspec.Struct):
         """What counts against a budget in this period."""
         if window_ms is None:
             return self.used_micros
-        return self.window_used_micros if window_ms == self.window_ms else 0
+        return self.window_used_micros if self.window_ms is not None and window_ms <= self.window_ms else 0
 
 
 def evolve(state: State, event: Event) -> Reserved | None:
@@ -55,7 +56,7 @@ def evolve(state: State, event: Event) -> Reserved | None:
     if isinstance(event, Reserved):
         state.used_micros += event.micros
         if event.window_ms is not None:
-            if event.window_ms != state.window_ms:
+            if state.window_ms is None or event.window_ms > state.window_ms:
                 state.window_ms, state.window_used_micros = event.window_ms, 0
             state.window_used_micros += event.micros
         state.open[event.id] = event
@@ -76,8 +77,10 @@ def fits(
     `held_micros` is by the beginning of the period that it counts for; a budget without a period counts all of it.
     """
     window_ms = budget.window_ms(now_ms)
-    held = sum(held_micros.values()) if window_ms is None else held_micros.get(window_ms, 0)
-    used_micros = state.used(window_ms) + held
+    used_micros = state.used(window_ms)
+    for held_for_ms, held in held_micros.items():
+        if window_ms is None or (held_for_ms is not None and held_for_ms >= window_ms):
+            used_micros += held
     if micros == 0 or used_micros + micros <= budget.limit_micros:
         return None
     return Exceeded(budget.limit_micros, used_micros, budget.resets_at_ms(now_ms))

@@ -1,6 +1,6 @@
 """Spending, in arithmetic: never past the budget, never lost, periods exact."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
@@ -55,6 +55,24 @@ def test_release_after_the_period_gives_nothing_to_the_next_one() -> None:
     assert state.used(None) == 50
 
 
+def test_clock_that_steps_back_over_midnight_gives_no_money_back() -> None:
+    budget, later_ms = Budget(100, DAY_S), NOON_MS + DAY_S * 1000
+    today_ms, tomorrow_ms = budget.window_ms(NOON_MS), budget.window_ms(later_ms)
+    state = fold(Reserved(NOON_MS, "a", "t", 90, today_ms), Reserved(later_ms, "b", "t", 60, tomorrow_ms))
+    assert fits(state, {}, 41, budget, NOON_MS) == Exceeded(100, 60, budget.resets_at_ms(NOON_MS))
+    assert fits(state, {tomorrow_ms: 20}, 21, budget, NOON_MS) == Exceeded(100, 80, budget.resets_at_ms(NOON_MS))
+    evolve(state, Reserved(NOON_MS, "c", "t", 40, today_ms))
+    assert state.used(tomorrow_ms) == 100
+    evolve(state, Released(NOON_MS, "a"))  # it counted for a period that is over
+    assert state.used(tomorrow_ms) == 100
+
+
+def test_policy_that_makes_periods_longer_keeps_what_the_shorter_one_counted() -> None:
+    hourly, daily = Budget(100, 3600), Budget(100, DAY_S)
+    state = fold(Reserved(NOON_MS, "a", "t", 90, hourly.window_ms(NOON_MS)))
+    assert fits(state, {}, 20, daily, NOON_MS) == Exceeded(100, 90, daily.resets_at_ms(NOON_MS))
+
+
 def test_lifetime_budget_counts_what_was_spent_in_periods_too() -> None:
     state = fold(Reserved(NOON_MS, "a", "t", 90, NOON_MS))
     assert fits(state, {}, 20, Budget(100), NOON_MS) == Exceeded(100, 90, None)
@@ -78,6 +96,7 @@ EVENTS = st.lists(
 
 
 @given(EVENTS)
+@example([Reserved(0, "c", "t", 1, 0), Reserved(0, "a", "t", 0, 10), Reserved(0, "b", "t", 0, 0), Released(0, "c")])
 def test_used_is_what_was_reserved_and_not_released(events: list[Event]) -> None:
     state, reserved, expected = State(), dict[str, Reserved](), 0
     for event in events:
