@@ -74,7 +74,9 @@ class Part(msgspec.Struct, frozen=True):
     @property
     def size_bytes(self) -> int:
         """About what it takes to hold it in a queue."""
-        size = sum(map(len, self.events)) + len(self.snapshot or b"")
+        size = 0 if self.snapshot is None else len(self.snapshot)
+        for data in self.events:
+            size += len(data)
         for item in self.opened:
             size += len(item.data) + len(item.arguments or b"")
         return size
@@ -207,5 +209,7 @@ def check_parts(parts: Sequence[Part]) -> None:
     """Refuse what no caller may ask, before it is queued: it would be ambiguous which part comes first."""
     if not parts:
         raise ValueError("an append needs at least one part")
-    if len(parts) > 1 and len({part.stream for part in parts}) != len(parts):
+    if len(parts) == 1 or (len(parts) == 2 and parts[0].stream != parts[1].stream):
+        return  # nearly always
+    if len({part.stream for part in parts}) != len(parts):
         raise ValueError("an append may name each stream once")

@@ -108,7 +108,7 @@ class NodeActor:
 
     def close(self, close: NodeClose) -> None:
         """End the session for a reason that lies outside of it: superseded, shutdown, token revoked, not reading."""
-        self._perform(self._session.close(close))
+        self._perform(self._session.close(close), self._world.now())
 
     async def _watch_time(self) -> None:
         while self._session.phase is not Phase.ENDED:
@@ -117,7 +117,7 @@ class NodeActor:
                 await self._deadlines_changed.wait()
             now = self._world.now()
             self._cadences.tick(now)
-            self._perform(self._session.tick(now))
+            self._perform(self._session.tick(now), now)
 
     # ---- frames in, effects out -------------------------------------------------------------------------------------
 
@@ -132,10 +132,10 @@ class NodeActor:
         self._on(BadFrame(Fault.TOO_LARGE))
 
     def _on(self, frame: Frame | BadFrame) -> None:
-        confirmed = confirmed_through(self._commits.state)
-        self._perform(self._session.received(frame, confirmed, self._world.now()))
+        now = self._world.now()
+        self._perform(self._session.received(frame, confirmed_through(self._commits.state), now), now)
 
-    def _perform(self, effects: Effects) -> None:
+    def _perform(self, effects: Effects, now: Moment) -> None:
         for effect in effects:
             match effect:
                 case Relay(telemetry=telemetry, now=now):
@@ -147,7 +147,7 @@ class NodeActor:
                 case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id, ok=ok)) if msg_id in self._cadences:
                     self._cadences.acked(msg_id, ok)
                 case TakeAck() | TakeResume() | JudgeManifest():
-                    if not self._commits.offer(effect):
+                    if not self._commits.offer(effect, now.wall_ms):
                         self.close(NodeClose.RATE_LIMITED)
                 case Count(what=what):
                     self._world.count(what)
@@ -197,7 +197,7 @@ class NodeActor:
         if exceeded is not None:
             return Failed(Code.RATE_LIMITED, over_budget=exceeded)
         deadline_s = mono_s(deadline_at_ms, now)
-        if not self._commits.offer(Issue(call)):
+        if not self._commits.offer(Issue(call), now.wall_ms):
             self._give_back(call)
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
         limits.occupy(call.msg_id, deadline_s)
@@ -219,7 +219,7 @@ class NodeActor:
         try:
             return await call.wait()
         except trio.Cancelled:
-            if not self._commits.offer(Cancel(call.msg_id)):
+            if not self._commits.offer(Cancel(call.msg_id), self._world.now().wall_ms):
                 self._world.calls.abandon(call.msg_id)  # this session is over: the node's next one will see to it
             raise
         finally:
@@ -227,7 +227,7 @@ class NodeActor:
 
     def sweep(self) -> None:
         """A minute has passed."""
-        self._commits.offer(Sweep())
+        self._commits.offer(Sweep(), self._world.now().wall_ms)
 
     # ---- telemetry --------------------------------------------------------------------------------------------------
 
@@ -258,8 +258,8 @@ class NodeActor:
     # ---- what the commits bring -------------------------------------------------------------------------------------
 
     def granted(self, session_id: str, epoch: int) -> None:
-        log_id = self._world.store.log_id
-        self._perform(self._session.granted(session_id, epoch, log_id, self._auth_msg_id, self._world.now()))
+        log_id, now = self._world.store.log_id, self._world.now()
+        self._perform(self._session.granted(session_id, epoch, log_id, self._auth_msg_id, now), now)
         self._deadlines_changed.set()
 
     def log_refused(self) -> None:
@@ -278,7 +278,8 @@ class NodeActor:
             self._adopt(verdict)
             if self.is_live and self.tools != tools:
                 self._world.roster.add(self)
-        self._perform(self._session.judged(announce, verdict, self._world.now()))
+        now = self._world.now()
+        self._perform(self._session.judged(announce, verdict, now), now)
 
     def _adopt(self, accepted: Accepted) -> None:
         self.tools = {tool.name: tool for tool in accepted.tools}
@@ -334,19 +335,18 @@ class NodeActor:
             self._commits.report_unwritten(said.msg_id)
 
     def _resumed(self, item: TakeResume, said: commands.Resumed) -> None:
-        frame = item.frames[-1]
+        frame, now = item.frames[-1], self._world.now()
         if frame.last_cmd is not None:
             self._mint.observe(frame.last_cmd)
         for command in self._commits.state.open_commands.values():
             target = parse_tool_name(command.tool)
             limits = None if isinstance(target, Code) else self._limits.of(target)
             if limits is not None:
-                limits.occupy(command.msg_id, mono_s(command.deadline_at_ms, self._world.now()))
-        self._perform(
-            self._session.resumed(
-                frame, said.epoch, said.confirmed_through, len(said.replayed), len(said.expired), self._world.now()
-            )
+                limits.occupy(command.msg_id, mono_s(command.deadline_at_ms, now))
+        resumed = self._session.resumed(
+            frame, said.epoch, said.confirmed_through, len(said.replayed), len(said.expired), now
         )
+        self._perform(resumed, now)
         if self.is_live:
             self._world.roster.add(self)
 

@@ -68,13 +68,13 @@ class Commits:
         self._crash: Exception | None = None
         self._wake = trio.Event()
 
-    def offer(self, item: Item) -> bool:
+    def offer(self, item: Item, now_ms: int) -> bool:
         """Take an item, and go on with it if nothing is under way; False when it is one too many, or too late."""
         if not self._is_open or len(self._waiting) >= self._world.settings.inbox_items_max:
             return False
         self._waiting.append(item)
         if not self._is_busy:
-            self._go_on()
+            self._go_on(now_ms)
         return True
 
     def report_unwritten(self, msg_id: str) -> None:
@@ -88,7 +88,7 @@ class Commits:
 
     # ---- one append after another -----------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
+    def _go_on(self, now_ms: int) -> None:
         """Take what waits, up to something that has to be waited for."""
         try:
             while self._waiting and not self._is_busy:
@@ -96,7 +96,7 @@ class Commits:
                 if isinstance(first, JudgeManifest):
                     self._leave_to_worker(first)
                 else:
-                    self._commit(self._batch_of(first))
+                    self._commit(self._batch_of(first) if self._waiting else [first], now_ms)
         except Exception as exc:  # whoever brought the item is not to blame: this actor crashes, by its worker
             self._crash_with(exc)
         if not self._is_open:
@@ -108,10 +108,10 @@ class Commits:
             batch.append(self._waiting.popleft())  # type: ignore[arg-type]  # mypy does not narrow an item of a deque
         return batch
 
-    def _commit(self, batch: Sequence[LogItem]) -> None:
+    def _commit(self, batch: Sequence[LogItem], now_ms: int) -> None:
         """Decide on the whole batch and hand it to the log."""
         self._is_busy = True
-        draft = Draft(self.state, self._epoch, self.arguments, self._node_id, self._world.now().wall_ms)
+        draft = Draft(self.state, self._epoch, self.arguments, self._node_id, now_ms)
         for item in batch:
             if isinstance(item, TakeResume):
                 # Whose callers gave up while the node was away: cancelled before anything is sent again.
@@ -146,8 +146,8 @@ class Commits:
                     self._crash_with(answer)
         except Exception as exc:
             self._crash_with(exc)
-        if not self._is_busy:
-            self._go_on()
+        if not self._is_busy and (self._waiting or not self._is_open):
+            self._go_on(self._world.now().wall_ms)
 
     def _act_on(self, draft: Draft) -> None:
         self.state = draft.state
@@ -190,7 +190,7 @@ class Commits:
                 else:
                     continue
                 self._is_busy = False
-                self._go_on()
+                self._go_on(self._world.now().wall_ms)
         except LogRefusedError:
             self._owner.log_refused()
         finally:
@@ -215,18 +215,19 @@ class Commits:
         self._epoch = self.state.epoch
         self._owner.granted(session_id, self._epoch)
         self._is_busy = False
-        self._go_on()
+        self._go_on(now_ms)
 
     async def _decide_anew(self, batch: Sequence[LogItem]) -> None:
         """Somebody else has written to the node's stream."""
         await self._reload()
+        now_ms = self._world.now().wall_ms
         if self.state.epoch > self._epoch:
             self._owner.superseded(batch)
             self._is_busy = False
         else:
-            self._commit(batch)
+            self._commit(batch, now_ms)
         if not self._is_busy:
-            self._go_on()
+            self._go_on(now_ms)
 
     async def _reload(self) -> None:
         restored = restore(await self._world.store.load(stream_of(self._node_id)))

@@ -20,6 +20,7 @@ from schemas.frames import Announce, Cmd
 from schemas.ulids import Mint
 from tests.node.calling import Caller, live
 from tests.node.harness import Gateway, ScriptedNode
+from tests.schemas.attested import NOW_MS
 
 
 class Idle:
@@ -52,23 +53,23 @@ class Idle:
 async def test_what_comes_before_the_epoch_waits_for_it_and_one_too_many_is_refused(autojump_clock: MockClock) -> None:
     gateway, owner = Gateway(settings=NodeSettings(inbox_items_max=2)), Idle()
     commits = Commits("node", owner, gateway.world, Mint(lambda n: bytes(n)))
-    assert [commits.offer(Sweep()) for _ in range(3)] == [True, True, False]
+    assert [commits.offer(Sweep(), NOW_MS) for _ in range(3)] == [True, True, False]
     commits.close()
     await commits.run()
     assert owner.epochs == [1]
     assert owner.refused == []
-    assert not commits.offer(Sweep())
+    assert not commits.offer(Sweep(), NOW_MS)
 
 
 async def test_a_cancelled_worker_leaves_what_waits_refused(autojump_clock: MockClock) -> None:
     gateway, owner = Gateway(), Idle()
     commits = Commits("node", owner, gateway.world, Mint(lambda n: bytes(n)))
-    commits.offer(Sweep())
+    commits.offer(Sweep(), NOW_MS)
     with trio.CancelScope() as scope:
         scope.cancel()
         await commits.run()
     assert owner.refused == [Sweep()]
-    assert not commits.offer(Sweep())
+    assert not commits.offer(Sweep(), NOW_MS)
 
 
 async def crash_of(gateway: Gateway, harm: Callable[[ScriptedNode], None], callers: trio.Nursery) -> Exception:
