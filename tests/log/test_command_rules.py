@@ -299,6 +299,7 @@ def test_the_rules_import_neither_trio_nor_time_nor_logging_nor_sockets(module: 
         "enum",
         "collections.abc",
         "msgspec",
+        "itertools",
         "typing",
         "actors.log.commands",
         "actors.log.events",

@@ -26,7 +26,7 @@ from actors.log.events import (
     Event,
     Settlement,
 )
-from actors.log.node_fold import RECENT_FINAL_MAX
+from actors.log.node_fold import RECENT_FINAL_MIN
 from tests.log.histories import DEADLINE_MS, NOW_MS, cmd, history, live, opened, queued, resumed, sent
 
 SETTLEMENTS: list[Settlement] = [
@@ -187,14 +187,25 @@ def test_a_command_is_in_doubt_when_its_session_is_gone_or_its_deadline_has_pass
     assert in_doubt(flying, None, NOW_MS)
 
 
-def test_final_commands_are_forgotten_beyond_a_bound() -> None:
+@pytest.mark.parametrize("beyond", [0, 1, 31, 32, 33, 100, 1000])
+def test_final_commands_are_remembered_by_the_hundred_and_forgotten_beyond(beyond: int) -> None:
     events: list[Event] = []
-    for number in range(RECENT_FINAL_MAX + 1):
+    count = RECENT_FINAL_MIN + beyond
+    for number in range(count):
         events += [queued(number), sent(number), CommandAcked(NOW_MS, cmd(number))]
     state = live(*events)
-    assert len(state.recent_final) == RECENT_FINAL_MAX
-    assert recent_state(state, cmd(0)) is None
-    assert recent_state(state, cmd(1)) is CommandState.ACKED
+    remembered = [number for number in range(count) if recent_state(state, cmd(number)) is CommandState.ACKED]
+    assert remembered == list(range(count - len(remembered), count))
+    assert RECENT_FINAL_MIN <= len(remembered) <= RECENT_FINAL_MIN + 32
+    assert len(state.recent_final) + len(state.older_final) == len(remembered)
+
+
+def test_snapshot_of_an_earlier_version_goes_on_being_remembered() -> None:
+    """It had all of them in one part."""
+    state = NodeState(recent_final={cmd(number): CommandState.ACKED for number in range(RECENT_FINAL_MIN)})
+    after = fold(state, [opened(1), resumed(1)])
+    after = fold(after, [queued(999), sent(999), CommandAcked(NOW_MS, cmd(999))])
+    assert recent_state(after, cmd(1)) is recent_state(after, cmd(999)) is CommandState.ACKED
 
 
 def test_queued_commands_carry_what_is_kept_and_nothing_more() -> None:
