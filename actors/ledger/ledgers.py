@@ -17,6 +17,8 @@ import msgspec
 
 from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
 from actors.ledger.rules import Budget, Exceeded, State, evolve, fits
+from actors.log.events import CommandQueued, Settlement
+from actors.log.events import Event as CommandEvent
 from actors.log.store import Appended, LogStore, OpenItem, Part
 
 LEDGERS_MAX = 10_000  # held in memory; beyond it, those at rest are read again when they are needed
@@ -50,6 +52,10 @@ class Ledger:
     state: State
     holds: dict[str, Reserved] = field(default_factory=dict)  # decided, and not in the log yet
     _held_micros: dict[int | None, int] = field(default_factory=dict)  # their sums, by period
+    stream: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stream = self.agent.stream
 
     def fits(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         return fits(self.state, self._held_micros, micros, budget, now_ms)
@@ -79,7 +85,9 @@ class Ledger:
 
 
 class Entry(NamedTuple):
-    agent: Agent
+    """What happens to one agent's money."""
+
+    ledger: Ledger
     event: Event
 
 
@@ -89,7 +97,9 @@ class Ledgers:
         self._loaded: dict[tuple[str, str], Ledger] = {}  # by tenant and sub: by `Agent`
         self.charged_micros = 0
         """Since this process began. What a process before it had reserved, for an agent at rest, is not in it."""
-        self._reserved: dict[str, Agent] = {}  # in the log, neither charged nor released
+        self._reserved: dict[
+            str, Ledger
+        ] = {}  # in the log, neither charged nor released; such a ledger stays in memory
 
     @property
     def has_open_reservations(self) -> bool:
@@ -102,14 +112,16 @@ class Ledgers:
         charged. Returns how many.
         """
         for key, agent in open_commands:
-            if key in (await self.of(*agent)).state.open:
-                self._reserved[key] = agent
+            ledger = await self.of(*agent)
+            if key in ledger.state.open:
+                self._reserved[key] = ledger
         charged = 0
         for stream in await self._store.open_streams():
             owner = agent_of(stream)
             if owner is not None:
+                ledger = await self.of(*owner)
                 for item in await self._store.open_items(stream):
-                    await self._append(Entry(owner, Charged(now_ms, item.key)))
+                    await self._append(ledger, Charged(now_ms, item.key))
                     charged += 1
         return charged
 
@@ -132,42 +144,39 @@ class Ledgers:
 
     # ---- with a command ---------------------------------------------------------------------------------------------
 
-    def entries(self, queued: Iterable[tuple[str, Agent]], settled: Iterable[str], now_ms: int) -> list[Entry]:
-        """What goes to the ledgers in the append that queues and settles these commands."""
+    def entries(self, commands: Iterable[CommandEvent], now_ms: int) -> list[Entry]:
+        """What goes to the ledgers in the append that has these events of commands."""
         entries: list[Entry] = []
-        reserved_here: dict[str, Agent] = {}
-        for key, agent in queued:
-            ledger = self._loaded.get(agent)
-            hold = None if ledger is None else ledger.holds.get(key)
-            if hold is not None:
-                entries.append(Entry(agent, hold))
-                reserved_here[key] = agent
-        for key in settled:
-            owner = self._reserved.get(key) or reserved_here.get(key)
-            if owner is not None:
-                entries.append(Entry(owner, Charged(now_ms, key)))
+        for event in commands:
+            if isinstance(event, CommandQueued):
+                ledger = self._loaded.get((event.tenant, event.sub))
+                hold = None if ledger is None else ledger.holds.get(event.msg_id)
+                if ledger is not None and hold is not None:
+                    entries.append(Entry(ledger, hold))
+            elif isinstance(event, Settlement):
+                owner = self._reserved.get(event.msg_id) or _reserving(entries, event.msg_id)
+                if owner is not None:
+                    entries.append(Entry(owner, Charged(now_ms, event.msg_id)))
         return entries
 
     @staticmethod
     def parts(entries: Sequence[Entry], now_ms: int) -> list[Part]:
         """One for each ledger that the entries are about."""
         if len(entries) == 1:  # nearly always
-            agent, event = entries[0]
-            return [Part(agent.stream, None, now_ms, (encode(event),))]
-        by_agent: dict[Agent, list[bytes]] = {}
-        for agent, event in entries:
-            by_agent.setdefault(agent, []).append(encode(event))
-        return [Part(agent.stream, None, now_ms, tuple(events)) for agent, events in by_agent.items()]
+            ledger, event = entries[0]
+            return [Part(ledger.stream, None, now_ms, (encode(event),))]
+        by_stream: dict[str, list[bytes]] = {}
+        for ledger, event in entries:
+            by_stream.setdefault(ledger.stream, []).append(encode(event))
+        return [Part(stream, None, now_ms, tuple(events)) for stream, events in by_stream.items()]
 
     def appended(self, entries: Iterable[Entry]) -> None:
         """They are durable: they hold now."""
-        for agent, event in entries:
-            ledger = self._loaded.get(agent)
-            settled = None if ledger is None else evolve(ledger.state, event)
+        for ledger, event in entries:
+            settled = evolve(ledger.state, event)
             if isinstance(event, Reserved):
-                self._reserved[event.id] = agent
-                if ledger is not None:
-                    ledger.drop(event.id)
+                self._reserved[event.id] = ledger
+                ledger.drop(event.id)
             else:
                 self._reserved.pop(event.id, None)
                 if settled is not None and isinstance(event, Charged):
@@ -183,17 +192,17 @@ class Ledgers:
 
     async def reserve(self, ledger: Ledger, key: str) -> bool:
         """Make a hold durable; False when the log refused it, and the hold is dropped."""
-        written = await self._append(Entry(ledger.agent, ledger.holds[key]))
+        written = await self._append(ledger, ledger.holds[key])
         if not written:
             ledger.drop(key)
         return written
 
     async def charge(self, ledger: Ledger, key: str, now_ms: int) -> None:
         """If the log refuses it, it stays reserved, which counts the same, and the next start charges it."""
-        await self._append(Entry(ledger.agent, Charged(now_ms, key)))
+        await self._append(ledger, Charged(now_ms, key))
 
     async def release(self, ledger: Ledger, key: str, now_ms: int) -> None:
-        await self._append(Entry(ledger.agent, Released(now_ms, key)))
+        await self._append(ledger, Released(now_ms, key))
 
     async def snapshot(self, now_ms: int) -> None:
         """Let compaction cut long histories. A ledger that has moved on meanwhile is left for the next time."""
@@ -201,16 +210,15 @@ class Ledgers:
             state = ledger.state
             if not ledger.holds and state.version // SNAPSHOT_EVERY_EVENTS:
                 data = _state_encoder.encode(state)
-                await self._store.append(Part(ledger.agent.stream, state.version, now_ms, snapshot=data))
+                await self._store.append(Part(ledger.stream, state.version, now_ms, snapshot=data))
 
-    async def _append(self, entry: Entry) -> bool:
-        agent, event = entry
+    async def _append(self, ledger: Ledger, event: Event) -> bool:
         opened = (OpenItem(event.id, b""),) if isinstance(event, Reserved) else ()
         closed = () if opened else (event.id,)
-        part = Part(agent.stream, None, event.at_ms, (encode(event),), opened=opened, closed=closed)
+        part = Part(ledger.stream, None, event.at_ms, (encode(event),), opened=opened, closed=closed)
         answer = await self._store.append(part)
         if isinstance(answer, Appended):
-            self.appended([entry])
+            self.appended([Entry(ledger, event)])
             return True
         return False
 
@@ -218,3 +226,8 @@ class Ledgers:
         if len(self._loaded) > LEDGERS_MAX:
             for agent in [agent for agent, ledger in self._loaded.items() if ledger.is_at_rest][: LEDGERS_MAX // 10]:
                 del self._loaded[agent]
+
+
+def _reserving(entries: Sequence[Entry], key: str) -> Ledger | None:
+    """Whose reservation this is, if it is among these entries: queued and settled in one append."""
+    return next((entry.ledger for entry in entries if entry.event.id == key), None)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from actors.ledger.ledgers import Agent, Entry, Ledgers
-from actors.log.events import CommandQueued, Event, Settlement
+from actors.ledger.ledgers import Ledgers
+from actors.log.events import Event
 from actors.log.store import AppendAnswer, Appended, LogStore, Part, Refused, StoreFailedError, Then, answered
 
 
@@ -11,7 +11,7 @@ def submit_paid(
     store: LogStore, ledgers: Ledgers | None, part: Part, events: Iterable[Event], now_ms: int, then: Then
 ) -> Refused | None:
     """Submit a node's part, which holds these events, with what they mean to the ledgers."""
-    entries = [] if ledgers is None else _entries_of(ledgers, events, now_ms)
+    entries = [] if ledgers is None else ledgers.entries(events, now_ms)
     if ledgers is None or not entries:
         return store.submit((part,), then)
 
@@ -28,13 +28,3 @@ async def append_paid(
 ) -> AppendAnswer:
     """The same for a task that waits."""
     return await answered(lambda then: submit_paid(store, ledgers, part, events, now_ms, then))
-
-
-def _entries_of(ledgers: Ledgers, events: Iterable[Event], now_ms: int) -> list[Entry]:
-    queued, settled = [], []
-    for event in events:
-        if isinstance(event, CommandQueued):
-            queued.append((event.msg_id, Agent(event.tenant, event.sub)))
-        elif isinstance(event, Settlement):
-            settled.append(event.msg_id)
-    return ledgers.entries(queued, settled, now_ms)

@@ -5,9 +5,10 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ledger.events import Charged, decode
+from actors.ledger.events import Charged, Reserved, decode
 from actors.ledger.ledgers import Agent, Entry, Ledger, Ledgers, agent_of
 from actors.ledger.rules import Budget, Exceeded, State
+from actors.log.events import CommandAcked, CommandQueued
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import Part
 
@@ -18,6 +19,10 @@ BUDGET = Budget(100)
 @pytest.fixture
 def disk() -> MemoryDisk:
     return MemoryDisk()
+
+
+def queued(msg_id: str) -> CommandQueued:
+    return CommandQueued(0, msg_id, "tool", AGENT.sub, AGENT.tenant, 5000)
 
 
 async def opened(disk: MemoryDisk) -> tuple[Ledgers, Ledger]:
@@ -70,16 +75,26 @@ async def test_reservation_rides_with_its_command_and_so_does_the_charge(disk: M
     ledgers, ledger = await opened(disk)
     store = MemoryStore(disk)
     ledger.hold("cmd", "tool", 60, BUDGET, 5)
-    entries = ledgers.entries([("cmd", AGENT), ("free", AGENT)], [], 5)
+    entries = ledgers.entries([queued("cmd"), queued("free")], 5)
     await store.append(Part("node/n", 0, 5, (b"queued",)), *ledgers.parts(entries, 5))
     ledgers.appended(entries)
     assert (ledger.holds, ledger.state.used_micros) == ({}, 60)
-    entries = ledgers.entries([], ["cmd", "free"], 6)
+    entries = ledgers.entries([CommandAcked(6, "cmd"), CommandAcked(6, "free")], 6)
     await store.append(Part("node/n", 1, 6, (b"acked",)), *ledgers.parts(entries, 6))
     ledgers.appended(entries)
-    assert ledgers.entries([], ["cmd"], 7) == []
+    assert ledgers.entries([CommandAcked(7, "cmd")], 7) == []
     assert await store.open_items(AGENT.stream) == ()
     assert [decode(event.data) for event in await store.read(AGENT.stream)][-1] == Charged(6, "cmd")
+
+
+async def test_command_that_is_queued_and_settled_in_one_append_is_reserved_and_charged(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    ledger.hold("cmd", "tool", 60, BUDGET, 5)
+    entries = ledgers.entries([queued("cmd"), CommandAcked(5, "cmd")], 5)
+    (part,) = ledgers.parts(entries, 5)
+    ledgers.appended(entries)
+    assert [type(decode(data)) for data in part.events] == [Reserved, Charged]
+    assert (ledgers.charged_micros, ledger.state.open, ledger.is_at_rest) == (60, {}, True)
 
 
 async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_open(disk: MemoryDisk) -> None:
@@ -87,7 +102,7 @@ async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_
     ledger.hold("call elsewhere", "tool", 10, BUDGET, 0)
     await ledgers.reserve(ledger, "call elsewhere")
     ledger.hold("cmd", "tool", 10, BUDGET, 0)
-    entries = ledgers.entries([("cmd", AGENT)], [], 0)
+    entries = ledgers.entries([queued("cmd")], 0)
     await MemoryStore(disk).append(*ledgers.parts(entries, 0))
 
     again, _ = await opened(disk)
@@ -95,7 +110,7 @@ async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_
     ledger = await again.of(*AGENT)
     assert (set(ledger.state.open), ledger.state.used_micros) == ({"cmd"}, 20)
     assert await again.start([("cmd", AGENT)], 9) == 0
-    assert again.entries([], ["cmd"], 10) == [Entry(AGENT, Charged(10, "cmd"))]
+    assert again.entries([CommandAcked(10, "cmd")], 10) == [Entry(await again.of(*AGENT), Charged(10, "cmd"))]
 
 
 async def test_snapshot_and_history_give_the_same_state(disk: MemoryDisk) -> None:
