@@ -64,6 +64,7 @@ class Commits:
         self._unwritten: list[Unwritten] = []
         self._is_open = True  # to further items
         self._is_busy = True  # something is under way: first of all, the epoch
+        self._is_over = False
         self._for_worker: JudgeManifest | Sequence[LogItem] | None = None
         self._crash: Exception | None = None
         self._wake = trio.Event()
@@ -135,6 +136,8 @@ class Commits:
         """By the log, between two steps of the event loop."""
         try:
             match answer:
+                case Appended() if self._is_over:
+                    pass  # the node's next session will see to it
                 case Appended():
                     self._act_on(draft)
                 case Refused():
@@ -194,8 +197,7 @@ class Commits:
         except LogRefusedError:
             self._owner.log_refused()
         finally:
-            self._is_open = False
-            self._is_busy = True  # what the log answers from now on is for the node's next session
+            self._is_open, self._is_over = False, True
             self._owner.refuse([item for item in self._waiting if not isinstance(item, JudgeManifest)])
             self._waiting.clear()
 

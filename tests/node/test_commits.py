@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from actors.log import commands
@@ -21,6 +22,7 @@ from schemas.ulids import Mint
 from tests.node.calling import Caller, live
 from tests.node.harness import Gateway, ScriptedNode
 from tests.schemas.attested import NOW_MS
+from tests.schemas.examples import NODE_ID
 
 
 class Idle:
@@ -106,6 +108,27 @@ async def test_a_log_that_fails_under_a_call_crashes_the_actor(
 ) -> None:
     crash = await crash_of(gateway, lambda _: gateway.store.fail(reaches_disk=True), nursery_of_actors)
     assert isinstance(crash, StoreFailedError)
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["taken", "refused"])
+async def test_what_the_log_answers_after_the_actors_end_is_not_acted_on(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery, is_full: bool
+) -> None:
+    commit = trio.Event()
+    with trio.CancelScope() as actor:
+        async with trio.open_nursery() as nursery:
+            node = await live(gateway, nursery)
+            gateway.store._before_commit = commit.wait  # noqa: SLF001
+            caller = Caller(node, nursery_of_actors)
+            await trio.testing.wait_all_tasks_blocked()
+            actor.cancel()
+    gateway.store.disk.is_full = is_full
+    commit.set()
+    outcome = await caller.answer()
+    assert isinstance(outcome, Failed)
+    assert outcome.code is (Code.INTERNAL if is_full else Code.DEADLINE_EXCEEDED)
+    assert not [frame for frame in node.connection.sent if isinstance(frame, Cmd)]
+    assert len(gateway.store.disk.streams[f"node/{NODE_ID}"].open_items) == (0 if is_full else 1)
 
 
 async def test_a_node_that_hangs_up_still_has_what_it_said_recorded(
