@@ -197,10 +197,10 @@ class NodeActor:
         if exceeded is not None:
             return Failed(Code.RATE_LIMITED, over_budget=exceeded)
         deadline_s = mono_s(deadline_at_ms, now)
+        limits.occupy(call.msg_id, deadline_s)
         if not self._commits.offer(Issue(call), now.wall_ms):
             self._give_back(call)
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
-        limits.occupy(call.msg_id, deadline_s)
         return await self._answer_to(call, deadline_s)
 
     def _admit(self, tool: str, now: Moment) -> CapabilityLimits | Failed:

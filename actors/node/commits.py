@@ -140,11 +140,11 @@ class Commits:
                     pass  # the node's next session will see to it
                 case Appended():
                     self._act_on(draft)
-                case Refused():
+                case Conflict() if not self._is_over:
+                    self._leave_to_worker(batch)
+                case Refused() | Conflict():
                     self._owner.refuse(batch)
                     self._is_busy = False
-                case Conflict():
-                    self._leave_to_worker(batch)
                 case StoreFailedError():
                     self._crash_with(answer)
         except Exception as exc:

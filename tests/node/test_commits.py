@@ -9,7 +9,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from actors.log import commands
-from actors.log.store import StoreFailedError
+from actors.log.store import LogLimits, StoreFailedError
 from actors.node.calls import Failed
 from actors.node.commits import Commits
 from actors.node.inbox import LogItem, Sweep
@@ -22,7 +22,7 @@ from schemas.ulids import Mint
 from tests.node.calling import Caller, live
 from tests.node.harness import Gateway, ScriptedNode
 from tests.schemas.attested import NOW_MS
-from tests.schemas.examples import NODE_ID
+from tests.schemas.examples import ECHO_CAPABILITY, NODE_ID
 
 
 class Idle:
@@ -108,6 +108,17 @@ async def test_a_log_that_fails_under_a_call_crashes_the_actor(
 ) -> None:
     crash = await crash_of(gateway, lambda _: gateway.store.fail(reaches_disk=True), nursery_of_actors)
     assert isinstance(crash, StoreFailedError)
+
+
+async def test_a_command_that_the_log_refuses_at_once_takes_no_slot(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    gateway.store._limits = LogLimits(queue_appends_max=0)  # noqa: SLF001
+    for _ in range(ECHO_CAPABILITY["constraints"]["max_concurrency"] + 1):
+        outcome = await Caller(node, nursery_of_actors).answer()
+        assert isinstance(outcome, Failed)
+        assert outcome.code is Code.INTERNAL
 
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["taken", "refused"])
