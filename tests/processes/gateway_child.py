@@ -16,7 +16,7 @@ from actors.device.identity import DeviceIdentity
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Budget
 from actors.log.sqlite_store import SqliteStore
-from actors.log.store import AppendAnswer, Part
+from actors.log.store import AppendAnswer, Part, Refused, StoreFailedError, Then
 from actors.node.actor import NodeActor
 from actors.node.calls import Succeeded
 from actors.supervision.supervisor import Supervisor
@@ -42,18 +42,21 @@ class TrappedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def append(self, *parts: Part) -> AppendAnswer:
+    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
         events = b"".join(event for part in parts for event in part.events)
         if b"command_sent" in events:
             self._trap.passed(Point.BEFORE_SENT)
         if b"command_acked" in events:
             self._trap.passed(Point.BEFORE_ACKED)
-        answer = await self._store.append(*parts)
-        if b"command_sent" in events:
-            self._trap.passed(Point.AFTER_SENT)
-        if b"command_acked" in events:
-            self._trap.passed(Point.AFTER_ACKED)
-        return answer
+
+        def answered(answer: AppendAnswer | StoreFailedError) -> None:
+            if b"command_sent" in events:
+                self._trap.passed(Point.AFTER_SENT)
+            if b"command_acked" in events:
+                self._trap.passed(Point.AFTER_ACKED)
+            then(answer)
+
+        return self._store.submit(parts, answered)
 
 
 async def has_open_commands(store: TrappedStore) -> bool:

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ from tests.schemas.examples import NODE_ID
 
 TENANT = "acme"
 PATIENCE_S = 60
+LIFE_S_MAX = 180  # of a process; one that never comes to the point where it is to be killed would talk for ever
 
 
 class Child:
@@ -39,6 +41,9 @@ class Child:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
+        self._end_of_life = threading.Timer(LIFE_S_MAX, self.process.terminate)
+        self._end_of_life.daemon = True
+        self._end_of_life.start()
 
     def lines(self) -> Iterator[list[str]]:
         assert self.process.stdout is not None
@@ -49,6 +54,7 @@ class Child:
         assert self.process.wait(PATIENCE_S) == -signal.SIGKILL
 
     def end(self) -> None:
+        self._end_of_life.cancel()
         self.process.kill()
         self.process.wait(PATIENCE_S)
         for pipe in (self.process.stdin, self.process.stdout):
