@@ -46,9 +46,7 @@ class Fleet:
 
         `on_end` is called after the actor's last step; when this raises, the connection is still the caller's.
         """
-        if not self._keeps_deadlines:  # before the first session there are no calls
-            self._keep("call_deadlines", self.world.calls.watch)
-            self._keeps_deadlines = True
+        self.keep_deadlines()  # before the first session there are no calls
         node_id = proved.identity.node_id
         older = self.nodes.find(node_id)
         actor = self.actor_class(proved, connection, self.world)
@@ -80,6 +78,12 @@ class Fleet:
 
     def start_sweeper(self) -> None:
         self._keep("sweeper", self._sweep_for_ever)
+
+    def keep_deadlines(self) -> None:
+        """Start the task that keeps the calls' deadlines, if it is not there yet."""
+        if not self._keeps_deadlines:
+            self._keep("call_deadlines", self.world.calls.watch)
+            self._keeps_deadlines = True
 
     def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         self._supervisor.start(ChildSpec(name=name, run=run, kind=Kind.PERMANENT, stage=Stage.CORE))

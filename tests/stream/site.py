@@ -311,6 +311,7 @@ async def site(
             fleet, pump, streams = Fleet(supervisor, gateway.world), Pump(), Streams(supervisor, settings)
             supervisor.start(ChildSpec(name="pump", run=pump.run, kind=Kind.PERMANENT, stage=Stage.CORE))
             streams.start()
+            fleet.keep_deadlines()  # else the first node would, after the tasks have been counted
             key = KEY.public_key()
             verifier = folder.verifier if folder else Verifier({key_id(key): key}, issuer="test", audience="test")
             admin = Admin(folder, fleet, (fleet.revoke, streams.revoke), new_id, now) if folder else None
