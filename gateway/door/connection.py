@@ -53,6 +53,7 @@ class Connection:
         if self._busy:
             self._count()
         elif self._waits_until_s < math.inf and not self._reader.pending_bytes:
+            self._wire.on_readable()  # a request that the pump has not come to yet is not an idle connection
             self._wire.interrupt()
         if self._passed_on is not None:
             self._life.ask_stop()

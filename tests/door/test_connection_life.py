@@ -2,6 +2,7 @@
 
 import gc
 import ipaddress
+import os
 import socket
 from pathlib import Path
 
@@ -321,6 +322,21 @@ async def test_stop_closes_idle_connections_and_lets_requests_finish() -> None:
         assert (response.body, response.headers[b"connection"]) == (b"ok", b"close")
         assert await working.rest() == b""
         await here.idle()
+
+
+async def test_request_that_came_just_before_the_stop_is_answered() -> None:
+    async with site() as here, here.client() as client:
+        assert (await client.ask(GET)).status == 200
+        await trio.testing.wait_all_tasks_blocked()
+        stream = client.stream
+        assert isinstance(stream, trio.SocketStream)
+        assert os.write(stream.socket.fileno(), GET) == len(
+            GET
+        )  # in the kernel, and nothing has run that could read it
+        (connection,) = here.door._open  # noqa: SLF001
+        connection.ask_stop()
+        assert (await client.response()).status == 200
+        assert await client.rest() == b""
 
 
 async def test_stop_cancels_what_is_stalled() -> None:
