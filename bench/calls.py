@@ -10,7 +10,7 @@ token, no log, nowhere to go. Four forms of it are called:
 - *EchoServer*, the one that the SDK's documentation shows: its high-level server, which checks arguments by type hints;
 - *low-level*, its least: a handler that gets the protocol's own objects, with no schema check;
 each *stateless* (2025-06-18, with the SDK's settings `stateless_http` and `json_response`) and *2026-07-28* (one
-self-contained POST). The goal was set against the SDK's own echo server, stateless JSON; all ratios are printed.
+self-contained POST). The goal counts as met when it is against all four.
 
 Each server runs on one core; on the other run the nodes and the load, a C program (compiled here) with keep-alive
 connections that each send the next request when they have the whole answer. Any answer that is not a 200 with the right
@@ -56,7 +56,6 @@ ECHO_RPS = 50  # the most that the manifest schema lets an echo announce
 OURS = "heliograph"
 ECHO_SERVER, LOW_LEVEL = "EchoServer", "low-level"
 STATELESS, MODERN = "stateless", "2026-07-28"
-GOAL = f"{ECHO_SERVER}, {STATELESS}"
 PEERS = {f"{server}, {era}": (server, era) for server in (ECHO_SERVER, LOW_LEVEL) for era in (STATELESS, MODERN)}
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "bench" / "results" / "calls.json"
@@ -408,9 +407,9 @@ def report(found: Measured) -> bool:
                 f"{typical.server_share:>8.0%}{typical.load_share:>6.0%}"
                 + ("" if name == OURS else f"{ratios[callers][name]:>12.2f}")
             )
-    met = all(ratios[callers][GOAL] >= RATIO_MIN for callers in DECIDING)
+    met = all(min(ratios[callers].values()) >= RATIO_MIN for callers in DECIDING)
     print(f"expected at {' and '.join(map(str, DECIDING))} callers: at least {RATIO_MIN:g} times", end="")
-    print(f" the SDK's own echo server ({GOAL}): {'met' if met else 'NOT MET'}")
+    print(f" each of the SDK's servers: {'met' if met else 'NOT MET'}")
     result = {
         "ratios": ratios,
         "medians": {callers: {name: asdict(one) for name, one in of.items()} for callers, of in medians.items()},
