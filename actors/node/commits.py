@@ -187,13 +187,10 @@ class Commits:
                 work, self._for_worker = self._for_worker, None
                 if isinstance(work, JudgeManifest):
                     await self._owner.judge(work.announce)
+                    self._is_busy = False
+                    self._go_on(self._world.now().wall_ms)
                 elif work is not None:
                     await self._decide_anew(work)
-                    continue  # it may be under way again
-                else:
-                    continue
-                self._is_busy = False
-                self._go_on(self._world.now().wall_ms)
         except LogRefusedError:
             self._owner.log_refused()
         finally:
