@@ -11,7 +11,7 @@ Every stream here has one writer, this process. Which price and budget hold is g
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -62,11 +62,11 @@ class Ledger:
 
     def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         """Set the price aside, now. Follow it by an append, or by `drop`."""
-        exceeded = self.fits(micros, budget, now_ms)
+        exceeded = fits(self.state, self._held_micros, micros, budget, now_ms)
         if exceeded is None:
             if key in self.holds:
                 self.drop(key)
-            window_ms = budget.window_ms(now_ms)
+            window_ms = None if budget.period_s is None else budget.window_ms(now_ms)
             self.holds[key] = Reserved(now_ms, key, tool, micros, window_ms)
             self._held_micros[window_ms] = self._held_micros.get(window_ms, 0) + micros
         return exceeded
@@ -84,11 +84,8 @@ class Ledger:
         return not self.holds and not self.state.open
 
 
-class Entry(NamedTuple):
-    """What happens to one agent's money."""
-
-    ledger: Ledger
-    event: Event
+Entry: TypeAlias = tuple[Ledger, Event]
+"""What happens to one agent's money."""
 
 
 class Ledgers:
@@ -152,11 +149,11 @@ class Ledgers:
                 ledger = self._loaded.get((event.tenant, event.sub))
                 hold = None if ledger is None else ledger.holds.get(event.msg_id)
                 if ledger is not None and hold is not None:
-                    entries.append(Entry(ledger, hold))
+                    entries.append((ledger, hold))
             elif isinstance(event, Settlement):
                 owner = self._reserved.get(event.msg_id) or _reserving(entries, event.msg_id)
                 if owner is not None:
-                    entries.append(Entry(owner, Charged(now_ms, event.msg_id)))
+                    entries.append((owner, Charged(now_ms, event.msg_id)))
         return entries
 
     @staticmethod
@@ -218,7 +215,7 @@ class Ledgers:
         part = Part(ledger.stream, None, event.at_ms, (encode(event),), opened=opened, closed=closed)
         answer = await self._store.append(part)
         if isinstance(answer, Appended):
-            self.appended([Entry(ledger, event)])
+            self.appended([(ledger, event)])
             return True
         return False
 
@@ -230,4 +227,4 @@ class Ledgers:
 
 def _reserving(entries: Sequence[Entry], key: str) -> Ledger | None:
     """Whose reservation this is, if it is among these entries: queued and settled in one append."""
-    return next((entry.ledger for entry in entries if entry.event.id == key), None)
+    return next((ledger for ledger, event in entries if event.id == key), None)

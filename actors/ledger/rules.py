@@ -76,11 +76,14 @@ def fits(
 
     `held_micros` is by the beginning of the period that it counts for; a budget without a period counts all of it.
     """
-    window_ms = budget.window_ms(now_ms)
-    used_micros = state.used(window_ms)
-    for held_for_ms, held in held_micros.items():
-        if window_ms is None or (held_for_ms is not None and held_for_ms >= window_ms):
-            used_micros += held
+    window_ms = None if budget.period_s is None else budget.window_ms(now_ms)
+    if window_ms is None:
+        used_micros = state.used_micros + sum(held_micros.values())
+    else:
+        used_micros = state.used(window_ms)
+        for held_for_ms, held in held_micros.items():
+            if held_for_ms is not None and held_for_ms >= window_ms:
+                used_micros += held
     if micros == 0 or used_micros + micros <= budget.limit_micros:
         return None
     return Exceeded(budget.limit_micros, used_micros, budget.resets_at_ms(now_ms))

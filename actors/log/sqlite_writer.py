@@ -177,7 +177,6 @@ class Writer:
         if error is not None:
             self._refuse(requests, error)
             return
-        batch.adopt()
         for request, answer in zip(requests, answers, strict=True):
             request.answer = answer
         self._deliver(requests)

@@ -63,13 +63,18 @@ class Governor:
         """The rules for this agent, if they give it the tool."""
         policy = self._policy()
         if policy is not self._judged_by or len(self._judged) >= JUDGED_MAX:
-            self._judged, self._judged_by = {}, policy
+            self._judge_by(policy)
         judged = self._judged.get((principal.sub, tool))
         if judged is None:
             rules = policy.rules_for(principal.sub)
             judged = rules if rules is not None and rules.allows(tool) else not_in_policy()
             self._judged[principal.sub, tool] = judged
         return judged
+
+    def _judge_by(self, policy: Policy) -> None:
+        self._judged, self._judged_by = {}, policy
+        if policy.national_ids != self._national_ids:
+            self._scanner, self._national_ids = Scanner(list(Kind), policy.national_ids), policy.national_ids
 
     async def admit(
         self,
@@ -103,9 +108,6 @@ class Governor:
 
     def inspect(self, rules: AgentRules, side: Side, value: Any, fits: Callable[[Any], bool]) -> Any | Denial:
         """The value as it may go on, or why it may not. What does not fit any more once it is redacted is blocked."""
-        national_ids = self._policy().national_ids
-        if national_ids != self._national_ids:  # the policy was read anew
-            self._scanner, self._national_ids = Scanner(list(Kind), national_ids), national_ids
         found = self._scanner.find(value)
         if not found:
             return value

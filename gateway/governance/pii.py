@@ -99,7 +99,9 @@ class Scanner:
 
     def find(self, value: Any) -> frozenset[Kind]:
         """The kinds of personal data in any string value, at any depth."""
-        text = folded("\n".join(_strings(value)))
+        text = "\n".join(_strings(value))
+        if not text.isascii():
+            text = folded(text)
         suspects = self._suspects(text)
         if not suspects:
             return _NOTHING

@@ -34,7 +34,7 @@ class PolicySource:
         reading: Reading[Policy | PolicyFlaw] = trio.to_thread.run_sync,
     ) -> None:
         self.path = path
-        self._current = current
+        self.current = current
         self._file = None if path is None else WatchedFile(path, reload_s, read_policy, self._take, reading)
 
     @classmethod
@@ -49,12 +49,8 @@ class PolicySource:
         policy = read_policy(path)
         if isinstance(policy, PolicyFlaw):
             raise SettingsError(f"governance.policy: {path}: {policy.words}")
-        source._current = policy
+        source.current = policy
         return source
-
-    @property
-    def current(self) -> Policy:
-        return self._current
 
     def start(self, supervisor: Supervisor) -> None:
         if self._file is not None:
@@ -69,7 +65,7 @@ class PolicySource:
         if isinstance(policy, PolicyFlaw):
             log.error("policy_refused", line=policy.line, message=policy.message, advice=policy.advice)
         else:
-            self._current = policy
+            self.current = policy
             log.info("policy_loaded", entries=len(policy.entries))
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.ledger.events import Charged, Reserved, decode
-from actors.ledger.ledgers import Agent, Entry, Ledger, Ledgers, agent_of
+from actors.ledger.ledgers import Agent, Ledger, Ledgers, agent_of
 from actors.ledger.rules import Budget, Exceeded, State
 from actors.log.events import CommandAcked, CommandQueued
 from actors.log.memory_store import MemoryDisk, MemoryStore
@@ -110,7 +110,7 @@ async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_
     ledger = await again.of(*AGENT)
     assert (set(ledger.state.open), ledger.state.used_micros) == ({"cmd"}, 20)
     assert await again.start([("cmd", AGENT)], 9) == 0
-    assert again.entries([CommandAcked(10, "cmd")], 10) == [Entry(await again.of(*AGENT), Charged(10, "cmd"))]
+    assert again.entries([CommandAcked(10, "cmd")], 10) == [(await again.of(*AGENT), Charged(10, "cmd"))]
 
 
 async def test_snapshot_and_history_give_the_same_state(disk: MemoryDisk) -> None:

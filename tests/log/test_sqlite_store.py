@@ -190,7 +190,6 @@ def test_appends_in_one_batch_end_as_if_each_had_its_own(
             answers += [batch.add((append,)) for append in each]
             batch.write()
             files.writer.execute("COMMIT")
-            batch.adopt()
         tables = [
             sorted(files.writer.execute(f"SELECT * FROM {table}").fetchall())
             for table in ("event", "snapshot", "open_item", "arguments")
