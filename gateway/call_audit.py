@@ -93,7 +93,7 @@ class CallAudit:
             code=None if code is None else str(code),
             correlation_id=correlation_id,
             trace_id=None if parent is None else parent.trace_id,
-            took_ms=round(took_s * 1000, 1),
+            took_ms=int(took_s * 10_000 + 0.5) / 10,
         )
         self.counts.add(origin.door, decision, code, took_s)
         if self._spans is not None:

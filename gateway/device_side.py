@@ -21,7 +21,7 @@ from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.access.device_auth import judge_auth
 from gateway.access.tokens import Verifier
-from gateway.clock import now
+from gateway.clock import now_of_this_run
 from gateway.device_listener import DeviceListener, ListenerSettings
 from gateway.pump import Pump
 from schemas.certificates import KnownCertificates
@@ -47,6 +47,7 @@ class DeviceSide:
         settings: DeviceSettings,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        now = now_of_this_run()
         self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
         self.pump = Pump()
         self.ledgers = Ledgers(store)
@@ -108,7 +109,7 @@ class DeviceSide:
             if node_of(stream) is not None:
                 for msg_id, command in open_commands_of(await self._store.open_items(stream)).items():
                     open_commands.append((msg_id, Agent(command.tenant, command.sub)))
-        charged = await self.ledgers.start(open_commands, now().wall_ms)
+        charged = await self.ledgers.start(open_commands, self.fleet.world.now().wall_ms)
         if charged:
             log.info("ledgers_settled", charged=charged)
 

@@ -20,7 +20,7 @@ from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.access.tokens import Verifier
 from gateway.call_audit import CallAudit
-from gateway.clock import now
+from gateway.clock import now, now_of_this_run
 from gateway.data_folder import DataFolder
 from gateway.device_listener import PATH
 from gateway.device_side import DeviceSide
@@ -115,18 +115,18 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             await devices.start()
             streams = Streams(supervisor, settings.stream)
             streams.start()
-            mint = Mint(os.urandom)
+            mint, now_here = Mint(os.urandom), now_of_this_run()
 
             def new_id() -> str:
-                return mint.mint(now().wall_ms)
+                return mint.mint(now_here().wall_ms)
 
-            governor = Governor(lambda: policy.current, devices.ledgers, now)
+            governor = Governor(lambda: policy.current, devices.ledgers, now_here)
             upstreams = Upstreams(
                 supervisor, lambda: policy.current, settings.upstreams, devices.fleet.world.roster.tell
             )
             upstreams.start()
             elsewhere = UpstreamCalls(upstreams, governor, new_id, settings.upstreams)
-            calls = ToolCalls(devices.fleet, new_id, now, governor, CallAudit(now, spans), elsewhere)
+            calls = ToolCalls(devices.fleet, new_id, now_here, governor, CallAudit(now_here, spans), elsewhere)
             mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, new_id, make_binding, elsewhere)
             page = MetricsPage(calls.audit.counts, devices, streams, store, governor, mcp, now().wall_ms / 1000)
             app = App(
@@ -134,7 +134,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 folder.verifier,
                 folder.jwks,
                 new_id,
-                now,
+                now_here,
                 lambda: _is_writable(store),
                 streams,
                 devices.pump,

@@ -155,8 +155,7 @@ class ToolCalls:
         tool, rules = checked
         admission: Admission | None = None
         if self.governor is not None and rules is not None:
-            fits = contract(tool.input_id).is_valid
-            admitted = await self.governor.admit(principal, rules, tool.name, arguments, fits, arrived)
+            admitted = await self.governor.admit(principal, rules, tool.name, arguments, tool.takes, arrived)
             if isinstance(admitted, Denial):
                 return No.by(admitted).told(self._new_id())
             admission, arguments = admitted, admitted.arguments
@@ -178,8 +177,7 @@ class ToolCalls:
             return Refused(outcome.code, outcome.msg_id or self._new_id(), retry_after_ms=outcome.retry_after_ms)
         if self.governor is None or admission is None:
             return Answered(outcome.result, outcome.msg_id)
-        fits = contract(tool.output_id).is_valid
-        result = self.governor.inspect(admission.rules, Side.RESULT, outcome.result, fits)
+        result = self.governor.inspect(admission.rules, Side.RESULT, outcome.result, tool.gives)
         return No.by(result).told(outcome.msg_id) if isinstance(result, Denial) else Answered(result, outcome.msg_id)
 
     def checked(

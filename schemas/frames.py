@@ -135,6 +135,8 @@ class Side(Enum):
     NODE = (Auth, Announce, Heartbeat, CmdAck, Telemetry, Resume)
     GATEWAY = (AuthOk, ErrorFrame, AnnounceAck, HeartbeatAck, Cmd, CmdCancel, ResumeOk)
 
+    readers: dict[str, "_Reader"]  # by type of frame; here, because an enum's member takes its time as a key
+
 
 class Fault(StrEnum):
     """What can be wrong with a frame. The value is what a log line or a message says."""
@@ -203,7 +205,8 @@ def _builder(kind: type[Frame]) -> Callable[[dict[str, Any]], Frame]:
     )
 
 
-_READERS = {side: {kind.type: _Reader.of(kind) for kind in side.value} for side in Side}
+for _side in Side:
+    _side.readers = {kind.type: _Reader.of(kind) for kind in _side.value}
 _ENVELOPE = contract(f"node.wire.envelope@{WIRE_VERSION}")
 
 
@@ -218,7 +221,7 @@ def decode(data: bytes, sender: Side) -> Frame | BadFrame:
     if not isinstance(raw, dict):
         return BadFrame(Fault.NOT_AN_OBJECT)
     kind = raw.get("type")
-    reader = _READERS[sender].get(kind) if isinstance(kind, str) else None
+    reader = sender.readers.get(kind) if isinstance(kind, str) else None
     if reader is None:
         return BadFrame(Fault.UNKNOWN_TYPE, Flaw("/type", "enum"))
     if not reader.contract.is_valid(raw):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
+from schemas.contract import contract
 from schemas.ecma import compile_ecma
 from schemas.errors import Code
 from schemas.registry import REGISTRY
@@ -120,6 +121,14 @@ class Tool:
     constraints: Mapping[str, Any]
     listed: Mapping[str, Any] = field(init=False, repr=False, compare=False)
     """The tool as an MCP client wants it; made once, and what all tools of a kind have in common is shared."""
+
+    def takes(self, arguments: Any) -> bool:
+        """Whether these fit its input schema."""
+        return contract(self.input_id).is_valid(arguments)
+
+    def gives(self, result: Any) -> bool:
+        """Whether this fits its output schema."""
+        return contract(self.output_id).is_valid(result)
 
     def __post_init__(self) -> None:
         listed = {

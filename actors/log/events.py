@@ -11,6 +11,7 @@ own, and the old struct stays for as long as a log may hold it.
 Which event may follow which is not known here: see `command_rules`.
 """
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -126,13 +127,9 @@ FINAL_STATE: dict[type[Settlement], CommandState] = {
     CommandUnknown: CommandState.UNKNOWN,
 }
 
-_encoder = msgspec.json.Encoder()
+encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
+"""The event as the store keeps it."""
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-
-
-def encode(event: Event) -> bytes:
-    """The event as the store keeps it."""
-    return _encoder.encode(event)
 
 
 def decode(data: bytes) -> Event:

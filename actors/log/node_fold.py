@@ -171,7 +171,7 @@ def _settle(state: NodeState, event: Settlement) -> NodeState:
         every = older | recent
         recent, older = {}, dict(islice(every.items(), max(0, len(every) - RECENT_FINAL_MIN), None))
     mark = state.journal_mark
-    if isinstance(event, CommandAcked | CommandInterrupted) or (isinstance(event, CommandFailed) and event.begun):
+    if isinstance(event, (CommandAcked, CommandInterrupted)) or (isinstance(event, CommandFailed) and event.begun):
         mark = _higher(mark, event.msg_id)  # it was journaled before it began
     return _next(state, open_commands=still_open, recent_final=recent, older_final=older, journal_mark=mark)
 

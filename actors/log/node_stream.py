@@ -4,14 +4,14 @@ The bridge between `command_rules`, which knows no store, and `store`, which kno
 do about a conflict, is left to the node's actor.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from actors.log.command_rules import CorruptHistoryError, Decision, NodeState, OpenCommand, fold
-from actors.log.events import CommandQueued, NodeResumed, SessionOpened, decode, encode
+from actors.log.command_rules import CorruptHistoryError, NodeState, OpenCommand, fold
+from actors.log.events import CommandQueued, Event, NodeResumed, SessionOpened, decode, encode
 from actors.log.store import Loaded, OpenItem, Part
 
 SNAPSHOT_EVERY_EVENTS = 256  # a restart folds fewer events than this; compaction needs a snapshot to cut at
@@ -22,6 +22,16 @@ _STREAM_PREFIX = "node/"
 _encoder = msgspec.json.Encoder()
 _state_decoder = msgspec.json.Decoder(NodeState)
 _command_decoder = msgspec.json.Decoder(OpenCommand)
+
+
+class Decided(Protocol):
+    """A decision, or several in a row."""
+
+    @property
+    def state(self) -> NodeState: ...
+
+    @property
+    def events(self) -> Sequence[Event]: ...
 
 
 class Restored(msgspec.Struct, frozen=True):
@@ -44,7 +54,7 @@ def node_of(stream: str) -> str | None:
 def part_of(
     node_id: str,
     before: NodeState,
-    decision: Decision,
+    decision: Decided,
     at_ms: int,
     arguments: Mapping[str, bytes] | None = None,
     *,
@@ -56,7 +66,7 @@ def part_of(
     for event in decision.events:
         if isinstance(event, CommandQueued):
             touched[event.msg_id] = True
-        elif not isinstance(event, SessionOpened | NodeResumed):
+        elif not isinstance(event, (SessionOpened, NodeResumed)):
             touched.setdefault(event.msg_id, False)
     opened: list[OpenItem] = []
     closed: list[str] = []
@@ -68,13 +78,13 @@ def part_of(
             opened.append(OpenItem(msg_id, _encoder.encode(command), (arguments or {})[msg_id] if queued else None))
     due = after.version // SNAPSHOT_EVERY_EVENTS > before.version // SNAPSHOT_EVERY_EVENTS
     return Part(
-        stream=stream_of(node_id),
-        expected_version=before.version,
-        at_ms=at_ms,
-        events=tuple(map(encode, decision.events)),
-        opened=tuple(opened),
-        closed=tuple(closed),
-        snapshot=_encoder.encode(after) if due or snapshot else None,
+        stream_of(node_id),
+        before.version,
+        at_ms,
+        tuple(map(encode, decision.events)),
+        tuple(opened),
+        tuple(closed),
+        _encoder.encode(after) if due or snapshot else None,
     )
 
 

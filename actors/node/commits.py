@@ -128,9 +128,8 @@ class Commits:
             self._act_on(draft)
 
     def _submit(self, draft: Draft, then: Then) -> Refused | None:
-        decision = draft.decided()
-        part = part_of(self._node_id, self.state, decision, draft.now_ms, draft.arguments)
-        return submit_paid(self._world.store, self._world.ledgers, part, decision.events, draft.now_ms, then)
+        part = part_of(self._node_id, self.state, draft, draft.now_ms, draft.arguments)
+        return submit_paid(self._world.store, self._world.ledgers, part, draft.events, draft.now_ms, then)
 
     def _answered(self, batch: Sequence[LogItem], draft: Draft, answer: AppendAnswer | StoreFailedError) -> None:
         """By the log, between two steps of the event loop."""

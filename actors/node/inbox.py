@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from actors.log import commands
-from actors.log.command_rules import Decision, NodeState, decide
+from actors.log.command_rules import NodeState, decide
 from actors.log.events import Event
 from actors.node.calls import PendingCall
 from actors.node.results import check_result
 from actors.node.session_rules import JudgeManifest, TakeAck, TakeResume
 from schemas.errors import Code
-from schemas.frames import Outcome
+from schemas.frames import CmdAck, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,6 @@ class Draft:
         self._known_arguments = known_arguments
         self._node_id = node_id
 
-    def decided(self) -> Decision:
-        """What follows from everything taken so far."""
-        return Decision(self.state, tuple(self.events), tuple([answer for _, answer in self.answers]))
-
     def take(self, item: LogItem) -> None:
         decision = decide(self.state, self._command(item), self.now_ms)
         self.state = decision.state
@@ -85,16 +81,17 @@ class Draft:
                     self._epoch, call.msg_id, call.tool, call.sub, call.tenant, call.deadline_at_ms
                 )
             case TakeAck(ack=ack):
-                outcome = Outcome(
-                    in_reply_to=ack.in_reply_to or "", ok=ack.ok, result=ack.result, error=ack.error, begun=ack.begun
-                )
-                return commands.TakeAck(self._epoch, self._report(outcome))
+                return commands.TakeAck(self._epoch, self._report(ack, ack.in_reply_to or ""))
             case TakeResume(frames=frames):
                 return commands.TakeResume(
                     self._epoch,
                     frames[-1].journal_id,
                     frames[-1].last_cmd,
-                    tuple(self._report(outcome) for frame in frames for outcome in frame.outcomes),
+                    tuple(
+                        self._report(outcome, outcome.in_reply_to, interrupted=bool(outcome.interrupted))
+                        for frame in frames
+                        for outcome in frame.outcomes
+                    ),
                     frozenset(msg_id for frame in frames for msg_id in frame.running),
                 )
             case Cancel(msg_id=msg_id):
@@ -104,9 +101,8 @@ class Draft:
             case Sweep():
                 return commands.Sweep()
 
-    def _report(self, outcome: Outcome) -> commands.Report:
+    def _report(self, outcome: CmdAck | Outcome, msg_id: str, *, interrupted: bool = False) -> commands.Report:
         """What a node says of a command, with its result judged."""
-        msg_id = outcome.in_reply_to
         check = commands.ResultCheck.ABSENT
         command = self.state.open_commands.get(msg_id)
         if outcome.ok and command is not None:
@@ -121,5 +117,5 @@ class Draft:
             begun=bool(outcome.begun) or bool(outcome.ok),
             code=str(outcome.error["code"]) if outcome.error else Code.INTERNAL.value,
             result=check,
-            interrupted=bool(outcome.interrupted),
+            interrupted=interrupted,
         )

@@ -260,7 +260,7 @@ def _tool_and_arguments(body: bytes) -> tuple[str, Any] | None:
         request = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError:
         return None
-    if not isinstance(request, dict) or set(request) != {"tool", "arguments"} or not isinstance(request["tool"], str):
+    if not isinstance(request, dict) or request.keys() != {"tool", "arguments"} or not isinstance(request["tool"], str):
         return None
     return request["tool"], request["arguments"]
 

@@ -1,6 +1,7 @@
 """One HTTP request and its answer over ASGI: headers, a bounded body, JSON out, errors as envelopes."""
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qs
 
@@ -21,6 +22,16 @@ T = TypeVar("T")
 BODY_NOW = "heliograph.body_now"  # the door's way to give a body that is there already
 WHEN_GONE = "heliograph.when_gone"  # the door's way to tell of a disconnect without a task that waits for it
 BODY_BYTES_MAX = 64 * 1024  # a larger one: 413
+
+
+TOKENS_REMEMBERED_MAX = 256  # of headers; beyond it the one asked for least recently is taken apart anew
+
+
+@lru_cache(TOKENS_REMEMBERED_MAX)
+def _bearer_of(authorization: bytes) -> str | None:
+    """The very same string each time, which has its hash already: whoever looks a token up needs no other."""
+    scheme, _, token = authorization.decode("latin-1").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 class ClientGone(Exception):  # noqa: N818  # named for what happened
@@ -50,8 +61,8 @@ class Exchange:
 
     def bearer(self) -> str | None:
         """The token of the Authorization header; None when there is none of that kind."""
-        scheme, _, token = (self.header(b"authorization") or "").partition(" ")
-        return token.strip() if scheme.lower() == "bearer" else None
+        values = [value for key, value in self.scope["headers"] if key == b"authorization"]
+        return _bearer_of(values[0]) if len(values) == 1 else None
 
     def query(self, name: str) -> str | None:
         values = parse_qs(self.scope["query_string"].decode("latin-1"), max_num_fields=20).get(name)
