@@ -113,12 +113,14 @@ class ToolCalls:
         arrived = self._now()
         target = parse_tool_name(name)
         answer: Answered | Refused | None = None
-        elsewhere = self._elsewhere if self._elsewhere is not None and self._elsewhere.has(name) else None
-        # A name that nothing has is the caller's text, and stays out of the log.
-        known = name if isinstance(target, ToolName) else None
+        elsewhere: Elsewhere | None = None
+        known: str | None = None  # a name that nothing has is the caller's text, and stays out of the log
+        if isinstance(target, ToolName):  # no upstream has a name that begins like a device's tools
+            known = name
+        elif self._elsewhere is not None and self._elsewhere.has(name):
+            elsewhere, known = self._elsewhere, self._elsewhere.known_name(name)
         try:
             if elsewhere is not None:
-                known = elsewhere.known_name(name)
                 answer = await elsewhere.call(principal, name, arguments, arrived)
             else:
                 answer = await self._answer(principal, target, arguments, arrived)

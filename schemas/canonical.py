@@ -21,7 +21,7 @@ def digest(value: Any) -> str:
 
 def first_unsafe_number(value: Any) -> str | None:
     """Where the first number stands that the canonical form cannot hold; None when all is well."""
-    if isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         return None if -INTEGER_MAX <= value <= INTEGER_MAX else ""
     steps: Iterable[tuple[str | int, Any]]
     if isinstance(value, dict):

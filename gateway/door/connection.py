@@ -46,6 +46,7 @@ class Connection:
         self._unless_gone = trio.CancelScope()  # one a connection: one a request would cost each its share
         self._passed_on: ReplayedStream | None = None
         self._life = Life(service.settings.linger_s_max, service.calls)
+        self._now_s = trio.lowlevel.current_clock().current_time  # found once: every head asks
 
     def ask_stop(self) -> None:
         """No more requests: the one under way is answered with `Connection: close`, an idle connection is closed."""
@@ -104,7 +105,7 @@ class Connection:
             await self._share.let_others()  # pipelined: no wait has let them run
             return outcome
         begun = bool(reader.pending_bytes)
-        self._waits_until_s = trio.current_time() + (settings.head_s_max if begun else settings.idle_s_max)
+        self._waits_until_s = self._now_s() + (settings.head_s_max if begun else settings.idle_s_max)
         try:
             while outcome is None:
                 data = await self._wire.read()
@@ -114,7 +115,7 @@ class Connection:
                 outcome = reader.next_head()
                 if outcome is None and not begun:
                     begun = True
-                    self._waits_until_s = trio.current_time() + settings.head_s_max
+                    self._waits_until_s = self._now_s() + settings.head_s_max
         except trio.ClosedResourceError:  # interrupted
             return Refusal(HTTPStatus.REQUEST_TIMEOUT) if reader.pending_bytes else None
         finally:
