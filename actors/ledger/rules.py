@@ -53,7 +53,7 @@ class State(msgspec.Struct):
 def evolve(state: State, event: Event) -> Reserved | None:
     """Take the next event of the log in. Returns the reservation that it settles, if there is one."""
     state.version += 1
-    if isinstance(event, Reserved):
+    if type(event) is Reserved:
         state.used_micros += event.micros
         if event.window_ms is not None:
             if state.window_ms is None or event.window_ms > state.window_ms:
@@ -62,7 +62,7 @@ def evolve(state: State, event: Event) -> Reserved | None:
         state.open[event.id] = event
         return None
     reserved = state.open.pop(event.id, None)
-    if reserved is not None and isinstance(event, Released):
+    if reserved is not None and type(event) is Released:
         state.used_micros -= reserved.micros
         if reserved.window_ms is not None and reserved.window_ms == state.window_ms:
             state.window_used_micros -= reserved.micros

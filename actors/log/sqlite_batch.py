@@ -80,11 +80,13 @@ class Batch:
 
     def add(self, parts: Sequence[Part]) -> Appended | Conflict:
         """Take one append, whole, or say which stream has moved on."""
+        heads = []
         for part in parts:
-            _, version = self._known.get(part.stream) or self._look_up(part.stream)
-            if not part.fits(version):
-                return Conflict(part.stream, version)
-        return Appended(tuple([self._take(part) for part in parts]))
+            head = self._known.get(part.stream) or self._look_up(part.stream)
+            if not part.fits(head[1]):
+                return Conflict(part.stream, head[1])
+            heads.append(head)
+        return Appended(tuple(map(self._take, parts, heads)))
 
     def write(self) -> None:
         """Put the netted rows into the open transaction."""
@@ -110,8 +112,8 @@ class Batch:
         head = self._known[stream] = row or (0, 0)
         return head
 
-    def _take(self, part: Part) -> int:
-        stream, version = self._known[part.stream]
+    def _take(self, part: Part, head: Head) -> int:
+        stream, version = head
         if stream == 0:
             cursor = self._connection.execute("INSERT INTO stream (name) VALUES (?)", (part.stream,))
             assert cursor.lastrowid

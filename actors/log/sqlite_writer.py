@@ -63,9 +63,10 @@ class Request:
         self.parts = parts
         self.then = then
         self.work = work
-        self.size_bytes = 0
+        size_bytes = 0
         for part in parts:
-            self.size_bytes += part.size_bytes
+            size_bytes += part.size_bytes
+        self.size_bytes = size_bytes
         self.answer: object = None  # a StoreFailedError where the outcome is unknown
 
 

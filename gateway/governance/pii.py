@@ -20,19 +20,23 @@ from gateway.governance.pii_prefilter import Prefilter, fastest
 _ROUNDS_MAX = 4
 _BLANK = "\0"
 _NOTHING: frozenset[Kind] = frozenset()
+_WITHOUT_TEXT = frozenset({int, float, bool, type(None)})
 
 
 def _strings(value: Any) -> list[str]:
     """Every string value, in no promised order. No recursion: deep nesting would exhaust the stack."""
     strings: list[str] = []
-    todo = [value]
-    for item in todo:  # it grows meanwhile
-        if isinstance(item, str):
-            strings.append(item)
-        elif isinstance(item, dict):
-            todo += item.values()
-        elif isinstance(item, (list, tuple)):
-            todo += item
+    boxes: list[Any] = [value] if isinstance(value, (dict, list, tuple)) else [(value,)]
+    for box in boxes:  # they grow meanwhile
+        for item in box.values() if isinstance(box, dict) else box:
+            kind = type(item)
+            if kind is str:
+                strings.append(item)
+            elif kind not in _WITHOUT_TEXT:
+                if isinstance(item, str):
+                    strings.append(item)
+                elif isinstance(item, (dict, list, tuple)):
+                    boxes.append(item)
     return strings
 
 

@@ -51,7 +51,7 @@ def with_hyperscan(kinds: Collection[Kind]) -> Prefilter:
 
     def suspects(text: str) -> Collection[Kind]:
         met.clear()
-        scan(text.encode(errors="replace"), match_event_handler=meet)
+        scan(text.encode("utf-8", "replace"), meet)
         return always.union(*[found_by[number] for number in met]) if met else always
 
     return suspects
