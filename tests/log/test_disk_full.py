@@ -142,7 +142,7 @@ async def test_a_store_that_filled_up_by_itself_keeps_everything_it_acknowledged
     version = 0
     async with small_disk.open(LogLimits(wal_bytes_max=500_000)) as store:
         for number in range(200):
-            if number == 10:
+            if number == 15:  # between two checkpoints, at 10 and at 20: the writer's connection is free
                 small_disk.fill()
             answer = await store.append(part("a", version, "x" * 30_000))
             if answer == FULL:
