@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from actors.ledger.events import encode
 from actors.ledger.ledgers import Ledgers
 from actors.log.events import Event
 from actors.log.store import AppendAnswer, Appended, LogStore, Part, Refused, StoreFailedError, Then, answered
@@ -21,9 +20,6 @@ def submit_paid(
             ledgers.appended(entries)
         then(answer)
 
-    if len(entries) == 1:  # nearly always
-        ledger, event = entries[0]
-        return store.submit((part, Part(ledger.stream, None, now_ms, (encode(event),))), appended)
     return store.submit((part, *ledgers.parts(entries, now_ms)), appended)
 
 

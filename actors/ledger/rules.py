@@ -76,7 +76,7 @@ def fits(
 
     `held_micros` is by the beginning of the period that it counts for; a budget without a period counts all of it.
     """
-    window_ms = None if budget.period_s is None else budget.window_ms(now_ms)
+    window_ms = budget.window_ms(now_ms)
     if window_ms is None:
         used_micros = state.used_micros + sum(held_micros.values())
     else:

@@ -26,7 +26,7 @@ _WITHOUT_TEXT = frozenset({int, float, bool, type(None)})
 def _strings(value: Any) -> list[str]:
     """Every string value, in no promised order. No recursion: deep nesting would exhaust the stack."""
     strings: list[str] = []
-    boxes: list[Any] = [value] if isinstance(value, (dict, list, tuple)) else [(value,)]
+    boxes: list[Any] = [(value,)]
     for box in boxes:  # they grow meanwhile
         for item in box.values() if isinstance(box, dict) else box:
             kind = type(item)

@@ -330,9 +330,8 @@ async def test_request_that_came_just_before_the_stop_is_answered() -> None:
         await trio.testing.wait_all_tasks_blocked()
         stream = client.stream
         assert isinstance(stream, trio.SocketStream)
-        assert os.write(stream.socket.fileno(), GET) == len(
-            GET
-        )  # in the kernel, and nothing has run that could read it
+        written = os.write(stream.socket.fileno(), GET)  # in the kernel, and nothing has run that could read it
+        assert written == len(GET)
         (connection,) = here.door._open  # noqa: SLF001
         connection.ask_stop()
         assert (await client.response()).status == 200
