@@ -139,6 +139,16 @@ async def test_budget_of_a_period_comes_back_with_the_next_one(
     assert (await site.http(message="hi")).status == 200
 
 
+async def test_national_ids_are_looked_for_as_soon_as_the_policy_names_them(
+    autojump_clock: MockClock, site: Site, node: ScriptedNode
+) -> None:
+    assert (await site.http(message="111222333")).status == 200
+    site.rule('tools = ["**"]\n[pii]\nnational_ids = ["nl.bsn"]')
+    assert refused(await site.http(message="111222333")) == (403, "E_SAFETY_DENIED")
+    site.rule('tools = ["**"]')
+    assert (await site.http(message="111222333")).status == 200
+
+
 async def test_time_that_the_caller_knows_counts_unless_the_ledger_had_to_be_read() -> None:
     governor = Governor(lambda: DEFAULT, Ledgers(MemoryStore()), lambda: Moment(50.0, 50_000))
     rules, told = governor.authorize(principal(), ECHO), Moment(1.0, 1000)

@@ -110,6 +110,18 @@ async def test_revoked_token_is_401(autojump_clock: MockClock, client: Client) -
     assert refused(response) == (401, "E_SAFETY_DENIED")
 
 
+async def test_two_tokens_are_as_good_as_none(
+    autojump_clock: MockClock, fleet: Fleet, client: Client, nursery: trio.Nursery
+) -> None:
+    await live_node(fleet, nursery)
+    body = json.dumps({"tool": ECHO, "arguments": {"message": "ping"}}).encode()
+    good = f"Bearer {token()}"
+    for headers, status in [({"authorization": good}, 200), ({"authorization": good, "Authorization": good}, 401)]:
+        response = await client.request("POST", CALL, body, headers)
+        assert response is not None
+        assert response.status == status
+
+
 OTHER = NODE_ID[:-1] + "z"
 
 
