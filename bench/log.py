@@ -104,22 +104,24 @@ def run_bare(folder: Path, batch: int, seconds: float) -> float:
         while time.perf_counter() < start_s + seconds:
             ids = [command_id(stream, number) for stream in range(batch)]
             version = 3 * number
-            events = []
+            opened, items, acked = [], [], []
             for stream, msg_id in enumerate(ids):
                 first, second = opening_events(msg_id)
-                events += [(stream, version + 1, NOW_MS, first), (stream, version + 2, NOW_MS, second)]
+                marks = f"[{NOW_MS},{len(first)},{NOW_MS},{len(second)}]"
+                opened.append((stream, version + 1, version + 2, marks, first + second))
+                items.append((stream, msg_id, version + 1, first))
+                third = encode(CommandAcked(NOW_MS, msg_id))
+                acked.append((stream, version + 3, version + 3, f"[{NOW_MS},{len(third)}]", third))
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT INTO event VALUES (?,?,?,?)", events)
-            items = [(stream, msg_id, version + 1, events[2 * stream][3]) for stream, msg_id in enumerate(ids)]
+            connection.executemany("INSERT INTO run VALUES (?,?,?,?,?)", opened)
             connection.executemany("INSERT INTO open_item VALUES (?,?,?,?)", items)
             arguments = [(stream, msg_id, ARGUMENTS) for stream, msg_id in enumerate(ids)]
             connection.executemany("INSERT INTO arguments VALUES (?,?,?)", arguments)
             connection.execute("COMMIT")
 
-            acked = [(s, version + 3, NOW_MS, encode(CommandAcked(NOW_MS, msg_id))) for s, msg_id in enumerate(ids)]
-            keys = list(enumerate(ids))
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT INTO event VALUES (?,?,?,?)", acked)
+            connection.executemany("INSERT INTO run VALUES (?,?,?,?,?)", acked)
+            keys = list(enumerate(ids))
             connection.executemany("DELETE FROM open_item WHERE stream = ? AND key = ?", keys)
             connection.executemany("DELETE FROM arguments WHERE stream = ? AND key = ?", keys)
             connection.execute("COMMIT")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+from actors.log.sqlite_runs import row_of
 from actors.log.store import Appended, Conflict, OpenItem, Part
 
 _ROWS_IN_ONE_GO = 16  # a statement is prepared for each number of rows up to here, and
@@ -35,7 +36,9 @@ _DELETE_OPEN = Statement(2, "DELETE FROM open_item WHERE ", "(stream=? AND key=?
 _DELETE_ARGUMENTS = Statement(2, "DELETE FROM arguments WHERE ", "(stream=? AND key=?)", " OR ")
 # OR FAIL: what a failed statement did is left to the rollback of all. Otherwise SQLite would copy every page before
 # the statement changes it, to undo just that.
-_INSERT_EVENTS = Statement(4, "INSERT OR FAIL INTO event (stream, version, at_ms, data) VALUES ", "(?,?,?,?)")
+_INSERT_RUNS = Statement(
+    5, "INSERT OR FAIL INTO run (stream, version, last_version, marks, data) VALUES ", "(?,?,?,?,?)"
+)
 _UPSERT_OPEN = Statement(
     4,
     "INSERT OR FAIL INTO open_item (stream, key, since_version, data) VALUES ",
@@ -47,7 +50,7 @@ _REPLACE_SNAPSHOTS = Statement(3, "INSERT OR REPLACE INTO snapshot (stream, vers
 
 _FIND_STREAM = """
 SELECT id, max(
-    coalesce((SELECT max(version) FROM event WHERE stream = id), 0),
+    coalesce((SELECT last_version FROM run WHERE stream = id ORDER BY version DESC LIMIT 1), 0),
     coalesce((SELECT version FROM snapshot WHERE stream = id), 0)
 ) FROM stream WHERE name = ?
 """
@@ -62,7 +65,7 @@ class Batch:
     def __init__(self, connection: sqlite3.Connection, known: dict[str, Head]) -> None:
         self._connection = connection
         self._known = known
-        self._events: list[_Value] = []  # row after row
+        self._added: dict[int, tuple[int, list[Part]]] = {}  # by stream: the version of the first event, and whose
         self._snapshots: dict[int, tuple[int, bytes]] = {}
         self._opened: dict[tuple[int, str], tuple[int, OpenItem]] = {}
         self._closed: set[tuple[int, str]] = set()
@@ -70,8 +73,7 @@ class Batch:
     @property
     def rows(self) -> int:
         """How many rows committing this touches."""
-        events = len(self._events) // _INSERT_EVENTS.width
-        return events + len(self._snapshots) + 2 * (len(self._opened) + len(self._closed))
+        return len(self._added) + len(self._snapshots) + 2 * (len(self._opened) + len(self._closed))
 
     @property
     def erases(self) -> bool:
@@ -95,7 +97,10 @@ class Batch:
             closed += item_id
         write_rows(self._connection, _DELETE_OPEN, closed)
         write_rows(self._connection, _DELETE_ARGUMENTS, closed)
-        write_rows(self._connection, _INSERT_EVENTS, self._events)
+        runs: list[_Value] = []
+        for stream, (version, parts) in self._added.items():
+            runs += row_of(stream, version, parts)
+        write_rows(self._connection, _INSERT_RUNS, runs)
         opened: list[_Value] = []
         arguments: list[_Value] = []
         for (stream, key), (since, item) in self._opened.items():
@@ -119,9 +124,13 @@ class Batch:
             assert cursor.lastrowid
             stream = cursor.lastrowid
         first = version + 1
-        for data in part.events:
-            version += 1
-            self._events += (stream, version, part.at_ms, bytearray(data))
+        if part.events:
+            added = self._added.get(stream)
+            if added is None:
+                self._added[stream] = (first, [part])
+            else:
+                added[1].append(part)
+            version += len(part.events)
         if part.snapshot is not None:
             self._snapshots[stream] = (version, part.snapshot)
         for item in part.opened:

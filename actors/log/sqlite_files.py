@@ -13,27 +13,22 @@ from pathlib import Path
 from ulid import ULID
 
 from actors.log.sqlite_batch import STATEMENTS_MAX
+from actors.log.sqlite_runs import TABLE as RUN_TABLE
 from actors.log.store import StoreFailedError
 
-_FORM = 2  # PRAGMA user_version: the form of these tables
+_FORM = 3  # PRAGMA user_version: the form of these tables
 _WAL_HEADER_BYTES = 32  # it has salts in it that change when SQLite begins the file anew
 _WAL_FRAME_HEADER_BYTES = 24  # before each page in the write-ahead file
 _CACHE_KIB = 16 * 1024  # of pages held by the writer: a few for each node; beyond it they are read again
 _BUSY_S = 0.05  # how long a checkpoint waits for a reader to finish before it gives up for now
 
-# In the order they came: what a commit adds lies on a page or two, whatever streams it is for, and only the index has
-# a place for each stream. Kept in the order of the streams, every append would fill, and now and then split, a page of
-# its own (measured: half as many pages again).
-_EVENT_TABLE = """
-CREATE TABLE event (
-    stream INTEGER NOT NULL, version INTEGER NOT NULL, at_ms INTEGER NOT NULL, data BLOB NOT NULL,
-    UNIQUE (stream, version)
-);
-"""
+# Runs lie in the order they came: what a commit adds lies on a page or two, whatever streams it is for, and only the
+# index has a place for each stream. Kept in the order of the streams, every append would fill, and now and then split,
+# a page of its own (measured: half as many pages again).
 _TABLES = f"""
 CREATE TABLE log (log_id TEXT NOT NULL);
 CREATE TABLE stream (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-{_EVENT_TABLE}
+{RUN_TABLE}
 CREATE TABLE snapshot (stream INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE open_item (
     stream INTEGER NOT NULL, key TEXT NOT NULL, since_version INTEGER NOT NULL, data BLOB NOT NULL,
@@ -44,11 +39,12 @@ CREATE TABLE arguments (
     PRIMARY KEY (stream, key)
 ) WITHOUT ROWID;
 """
-_FROM_FORM_1 = f"""
-ALTER TABLE event RENAME TO event_of_form_1;
-{_EVENT_TABLE}
-INSERT INTO event SELECT stream, version, at_ms, data FROM event_of_form_1 ORDER BY stream, version;
-DROP TABLE event_of_form_1;
+# Forms 1 and 2 had a row for each event, in the order of the streams and as they came.
+_FROM_EARLIER = f"""
+{RUN_TABLE}
+INSERT INTO run SELECT stream, version, version, '[' || at_ms || ',' || length(data) || ']', data
+    FROM event ORDER BY stream, version;
+DROP TABLE event;
 """
 
 
@@ -126,8 +122,8 @@ def _prepare(writer: sqlite3.Connection) -> str:
     (form,) = writer.execute("PRAGMA user_version").fetchone()
     if form == 0:
         _change_form(writer, f"{_TABLES} INSERT INTO log VALUES ('{ULID()}');")
-    elif form == 1:
-        _change_form(writer, _FROM_FORM_1)
+    elif form in (1, 2):
+        _change_form(writer, _FROM_EARLIER)
     elif form != _FORM:
         raise StoreFailedError(f"the log has form {form}; this version reads form {_FORM}")
     (log_id,) = writer.execute("SELECT log_id FROM log").fetchone()

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import trio
 
 from actors.log.sqlite_files import Files, open_files
+from actors.log.sqlite_runs import read_events
 from actors.log.sqlite_writer import Request, Writer, retold
 from actors.log.store import (
     DEFAULT_LIMITS,
@@ -45,15 +46,11 @@ _T = TypeVar("_T")
 
 _OPEN_ITEMS = """
 SELECT open_item.key, open_item.data, arguments.data
-FROM stream JOIN open_item ON open_item.stream = stream.id
-LEFT JOIN arguments ON arguments.stream = open_item.stream AND arguments.key = open_item.key
-WHERE stream.name = ? ORDER BY open_item.key
+FROM open_item LEFT JOIN arguments ON arguments.stream = open_item.stream AND arguments.key = open_item.key
+WHERE open_item.stream = ? ORDER BY open_item.key
 """
-_EVENTS = """
-SELECT version, at_ms, data FROM event
-WHERE stream = (SELECT id FROM stream WHERE name = ?) AND version > ? ORDER BY version LIMIT ?
-"""
-_SNAPSHOT = "SELECT version, data FROM snapshot WHERE stream = (SELECT id FROM stream WHERE name = ?)"
+_SNAPSHOT = "SELECT version, data FROM snapshot WHERE stream = ?"
+_STREAM = "SELECT id FROM stream WHERE name = ?"
 _OPEN_STREAMS = "SELECT name FROM stream WHERE id IN (SELECT stream FROM open_item) ORDER BY name"
 
 
@@ -169,13 +166,13 @@ class SqliteStore:
 
     async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
         bounded = min(limit or self._limits.read_events_max, self._limits.read_events_max)
-        return await self._read(lambda reader: _events(reader, stream, after, bounded))
+        return await self._read(lambda reader: read_events(reader, _id_of(reader, stream), after, bounded))
 
     async def open_streams(self) -> tuple[str, ...]:
         return await self._read(lambda reader: tuple(name for (name,) in reader.execute(_OPEN_STREAMS)))
 
     async def open_items(self, stream: str) -> tuple[OpenItem, ...]:
-        return await self._read(lambda reader: _open_items(reader, stream))
+        return await self._read(lambda reader: _open_items(reader, _id_of(reader, stream)))
 
     async def _read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
         if self._is_closed:
@@ -209,23 +206,26 @@ class SqliteStore:
             raise retold(failure)
 
 
-def _load(reader: sqlite3.Connection, stream: str) -> Loaded:
+def _load(reader: sqlite3.Connection, name: str) -> Loaded:
     reader.execute("BEGIN")  # one moment: compaction may run between two statements otherwise
     try:
+        stream = _id_of(reader, name)
         found = reader.execute(_SNAPSHOT, (stream,)).fetchone()
         snapshot = None if found is None else Snapshot(*found)
         covered = 0 if snapshot is None else snapshot.version
-        events = _events(reader, stream, covered, -1)
+        events = read_events(reader, stream, covered, None)
         items = _open_items(reader, stream)
     finally:
         reader.execute("COMMIT")
     version = events[-1].version if events else covered
-    return Loaded(stream, version, snapshot, events, items)
+    return Loaded(name, version, snapshot, events, items)
 
 
-def _events(reader: sqlite3.Connection, stream: str, after: int, limit: int) -> tuple[Recorded, ...]:
-    return tuple(Recorded(*row) for row in reader.execute(_EVENTS, (stream, after, limit)))
-
-
-def _open_items(reader: sqlite3.Connection, stream: str) -> tuple[OpenItem, ...]:
+def _open_items(reader: sqlite3.Connection, stream: int) -> tuple[OpenItem, ...]:
     return tuple(OpenItem(*row) for row in reader.execute(_OPEN_ITEMS, (stream,)))
+
+
+def _id_of(reader: sqlite3.Connection, name: str) -> int:
+    """0, which no stream has, if there is none of this name; a stream never gets another id."""
+    row: tuple[int] | None = reader.execute(_STREAM, (name,)).fetchone()
+    return 0 if row is None else row[0]

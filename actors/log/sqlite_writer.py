@@ -30,26 +30,11 @@ from itertools import chain
 from typing import Any
 
 from actors.log.sqlite_batch import INSERT_ARGUMENTS, Batch, Head, write_rows
+from actors.log.sqlite_compaction import compact_some
 from actors.log.sqlite_files import Files, is_busy, is_damage, is_disk_full, name_of
 from actors.log.store import AppendAnswer, LogLimits, Part, RefusalReason, Refused, StoreFailedError
 
 _COMMIT_PAGES = 4  # that a commit writes besides one for each row
-_COMPACT_STREAMS_MAX = 64  # looked at in one transaction
-
-# The first version that has to stay: nothing above the snapshot goes, nothing from the oldest open item on, and nothing
-# from the first event on that is young enough (the clock may have stepped back: history is cut, never thinned).
-_CUTS = """
-SELECT stream, min(
-    snapshot.version + 1,
-    coalesce((SELECT min(since_version) FROM open_item WHERE open_item.stream = snapshot.stream), snapshot.version + 1),
-    coalesce((SELECT version FROM event WHERE event.stream = snapshot.stream AND at_ms >= ? ORDER BY version LIMIT 1),
-             snapshot.version + 1)
-) FROM snapshot WHERE stream > ? ORDER BY stream LIMIT ?
-"""
-_CUT_EVENTS = """
-DELETE FROM event WHERE stream = ? AND version IN
-    (SELECT version FROM event WHERE stream = ? AND version < ? ORDER BY version LIMIT ?)
-"""
 
 
 class Request:
@@ -275,26 +260,18 @@ class Writer:
 
     def compact(self, before_ms: int, after_stream: int) -> tuple[int, int | None]:
         """Remove a bounded piece of settled history. Returns how many events, and where to go on (None: all done)."""
-        removed = 0
-        next_stream: int | None = None
+        removed, go_on_at = 0, None
 
         def work() -> None:
-            nonlocal removed, next_stream
-            cuts = self._connection.execute(_CUTS, (before_ms, after_stream, _COMPACT_STREAMS_MAX)).fetchall()
-            reached = after_stream
-            for stream, cut in cuts:
-                room = self._limits.compact_events_max - removed
-                removed += self._connection.execute(_CUT_EVENTS, (stream, stream, cut, room)).rowcount
-                if removed >= self._limits.compact_events_max:
-                    break  # this stream may have more to give: come back to it
-                reached = stream
-            finished = len(cuts) < _COMPACT_STREAMS_MAX and removed < self._limits.compact_events_max
-            next_stream = None if finished else reached
+            nonlocal removed, go_on_at
+            removed, go_on_at = compact_some(self._connection, before_ms, after_stream, self._limits.compact_events_max)
 
         error = self._transact(work)
+        if error is not None:
+            return 0, None
         self._wal_bytes += removed * self._files.page_bytes  # one stream's events lie scattered
         self._bound_wal()
-        return (0, None) if error is not None else (removed, next_stream)
+        return removed, go_on_at
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -89,7 +89,7 @@ async def test_a_reader_in_the_way_only_delays_the_erasure(tmp_path: Path) -> No
         await store.append(opening("a", 0, "k1", marked(1)))
         with closing_after(sqlite3.connect(path, isolation_level=None)) as reader:
             reader.execute("BEGIN")
-            reader.execute("SELECT * FROM event").fetchall()
+            reader.execute("SELECT * FROM run").fetchall()
             await store.append(closing("a", 1, "k1"))
             for version in range(2, 6):  # the writer comes round several times and cannot truncate
                 await store.append(opening("a", version, "other", "harmless"))

@@ -14,24 +14,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.log.sqlite_batch import Batch
+from actors.log.sqlite_compaction import compact_some
 from actors.log.sqlite_files import Files, open_files, wal_of
+from actors.log.sqlite_runs import read_events
 from actors.log.sqlite_store import SqliteStore
 from actors.log.sqlite_writer import Request, Writer
 from actors.log.store import (
     DEFAULT_LIMITS,
     Appended,
     Conflict,
+    Loaded,
     LogLimits,
     OpenItem,
     Part,
+    Recorded,
     RefusalReason,
     Refused,
+    Snapshot,
     StoreFailedError,
 )
 from tests.log.shelves import append_in_order, bounded, opening, part, unheard
 
 REFUSE_BOOM = """
-CREATE TRIGGER refuse_boom BEFORE INSERT ON event WHEN NEW.data = CAST('boom' AS BLOB)
+CREATE TRIGGER refuse_boom BEFORE INSERT ON run WHEN NEW.data = CAST('boom' AS BLOB)
 BEGIN SELECT RAISE(ABORT, 'boom'); END
 """
 
@@ -190,12 +195,12 @@ def test_appends_in_one_batch_end_as_if_each_had_its_own(
             answers += [batch.add((append,)) for append in each]
             batch.write()
             files.writer.execute("COMMIT")
+        events = [read_events(files.writer, stream, 0, None) for stream in (1, 2)]
         tables = [
-            sorted(files.writer.execute(f"SELECT * FROM {table}").fetchall())
-            for table in ("event", "snapshot", "open_item", "arguments")
+            sorted(files.writer.execute(f"SELECT * FROM {table}").fetchall()) for table in ("snapshot", "open_item")
         ]
         files.close(has_failed=False)
-        return answers, tables
+        return answers, events, tables
 
     together = contents("together.db", [appends[:first_batch], appends[first_batch:]])
     assert together == contents("alone.db", [[append] for append in appends])
@@ -229,7 +234,10 @@ def test_no_query_scans_a_table_that_grows(tmp_path: Path) -> None:
     files.writer.set_trace_callback(statements.append)
     batch = Batch(files.writer, {})
     batch.add((Part("a", 0, 0, (b"x",) * 3, (OpenItem("k", b"", b""),), ("l", "m", "n"), b"s"),))
+    batch.add((Part("b", 0, 0, (b"x",) * 3, snapshot=b"s"),))
     batch.write()
+    assert compact_some(files.writer, 1, 0, 2) == (2, 1)  # of "b": its third event stays, so its run is made shorter
+    assert read_events(files.writer, 2, 0, None) == (Recorded(3, 0, b"x"),)
     files.writer.set_trace_callback(None)
     plans = [row[3] for sql in statements for row in files.writer.execute(f"EXPLAIN QUERY PLAN {sql}")]
     files.close(has_failed=False)
@@ -250,18 +258,18 @@ async def test_the_write_ahead_file_is_folded_in_when_it_grows_past_its_bound(tm
 async def test_a_database_of_another_form_is_not_opened(tmp_path: Path) -> None:
     path = tmp_path / "log.db"
     open_files(path).close(has_failed=False)
-    execute(path, "PRAGMA user_version = 3")
-    with pytest.raises(StoreFailedError, match="form 3"):
+    execute(path, "PRAGMA user_version = 4")
+    with pytest.raises(StoreFailedError, match="form 4"):
         await SqliteStore.open(path)
 
 
-FORM_1 = """
+FORM_2 = """
 CREATE TABLE log (log_id TEXT NOT NULL);
 CREATE TABLE stream (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE event (
     stream INTEGER NOT NULL, version INTEGER NOT NULL, at_ms INTEGER NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (stream, version)
-) WITHOUT ROWID;
+    UNIQUE (stream, version)
+);
 CREATE TABLE snapshot (stream INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
 CREATE TABLE open_item (
     stream INTEGER NOT NULL, key TEXT NOT NULL, since_version INTEGER NOT NULL, data BLOB NOT NULL,
@@ -271,50 +279,61 @@ CREATE TABLE arguments (
     stream INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (stream, key)
 ) WITHOUT ROWID;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 INSERT INTO log VALUES ('01JD0000000000000000000001');
 INSERT INTO stream VALUES (1, 'a'), (2, 'b');
-INSERT INTO event VALUES (2, 1, 10, 'b1'), (1, 4, 20, 'a4'), (1, 3, 10, 'a3'), (1, 5, 30, 'a5');
-INSERT INTO snapshot VALUES (1, 3, 's3');
-INSERT INTO open_item VALUES (1, 'k', 4, 'd');
-INSERT INTO arguments VALUES (1, 'k', 'args');
+INSERT INTO event VALUES (2, 1, 10, x'C3A4'), (1, 4, 20, x'6134'), (1, 3, 10, x''), (1, 5, 30, x'0061');
+INSERT INTO event VALUES (1, 6, 31, x'62');
+INSERT INTO snapshot VALUES (1, 3, x'73');
+INSERT INTO open_item VALUES (1, 'k', 4, x'64'), (1, 'l', 5, x'65');
+INSERT INTO arguments VALUES (1, 'k', x'61726773');
 """
+FORM_1 = FORM_2.replace("UNIQUE (stream, version)\n)", "PRIMARY KEY (stream, version)\n) WITHOUT ROWID").replace(
+    "user_version = 2", "user_version = 1"
+)
 
 
+@pytest.mark.parametrize("form", [FORM_1, FORM_2])
 @bounded
-async def test_a_log_of_the_first_form_is_brought_to_this_one_with_all_that_is_in_it(tmp_path: Path) -> None:
+async def test_a_log_of_an_earlier_form_is_brought_to_this_one_with_all_that_is_in_it(
+    tmp_path: Path, form: str
+) -> None:
     path = tmp_path / "log.db"
     with closing_after(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(FORM_1)
+        connection.executescript(form)
+    later = (Recorded(4, 20, b"a4"), Recorded(5, 30, b"\0a"), Recorded(6, 31, b"b"))
+    items = (OpenItem("k", b"d", b"args"), OpenItem("l", b"e"))
     for _ in range(2):  # the second time there is nothing to be done
         async with await SqliteStore.open(path) as store:
             assert store.log_id == "01JD0000000000000000000001"
-            assert [(event.version, event.at_ms) for event in await store.read("a")] == [(3, 10), (4, 20), (5, 30)]
-            assert [event.version for event in await store.read("b")] == [1]
-            loaded = await store.load("a")
-            assert (loaded.version, [item.key for item in loaded.open_items]) == (5, ["k"])
-            assert await store.append(part("a", 4, "x")) == Conflict("a", 5)
+            assert await store.read("a") == (Recorded(3, 10, b""), *later)
+            assert await store.read("b") == (Recorded(1, 10, "ä".encode()),)
+            assert await store.load("a") == Loaded("a", 6, Snapshot(3, b"s"), later, items)
+            assert await store.append(part("a", 4, "x")) == Conflict("a", 6)
     async with await SqliteStore.open(path) as store:
-        assert await store.append(part("a", 5, "x")) == Appended((6,))
+        assert await store.append(part("a", 6, "x")) == Appended((7,))
     with closing_after(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
-    assert [name for (name,) in tables] == ["arguments", "event", "log", "open_item", "snapshot", "stream"]
+    assert [name for (name,) in tables] == ["arguments", "log", "open_item", "run", "snapshot", "stream"]
 
 
+@pytest.mark.parametrize("form", [FORM_1, FORM_2])
 @bounded
-async def test_a_move_to_this_form_that_fails_leaves_the_first_one_as_it_was(tmp_path: Path) -> None:
+async def test_a_move_to_this_form_that_fails_leaves_the_earlier_one_as_it_was(tmp_path: Path, form: str) -> None:
     path = tmp_path / "log.db"
     with closing_after(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(FORM_1)
-        connection.execute("CREATE TABLE event_of_form_1 (in_the_way)")
+        connection.executescript(form.replace("at_ms INTEGER NOT NULL", "at_ms INTEGER"))
+        connection.execute("INSERT INTO event VALUES (3, 1, NULL, x'')")  # after all others have moved
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
     with pytest.raises(StoreFailedError):
         await SqliteStore.open(path)
     with closing_after(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-        assert connection.execute("SELECT count(*) FROM event").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+        assert connection.execute("SELECT count(*) FROM event").fetchone() == (6,)
+        assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'run'").fetchone() == (0,)
 
 
 @bounded
@@ -336,7 +355,7 @@ async def test_a_writer_behind_its_back_makes_it_refuse_and_then_see_the_conflic
     path = tmp_path / "log.db"
     async with await SqliteStore.open(path) as store:
         await store.append(part("a", 0, "x"))
-        execute(path, "INSERT INTO event VALUES (1, 2, 0, x'00')")
+        execute(path, "INSERT INTO run VALUES (1, 2, 2, '[0,1]', x'00')")
         assert await store.append(part("a", 1, "y")) == Refused(RefusalReason.STORE_ERROR)
         assert await store.append(part("a", 1, "y")) == Conflict("a", 2)
         assert await store.append(part("a", 2, "y")) == Appended((3,))
