@@ -157,7 +157,11 @@ class ToolCalls:
         tool, rules = checked
         admission: Admission | None = None
         if self.governor is not None and rules is not None:
-            admitted = await self.governor.admit(principal, rules, tool.name, arguments, tool.takes, arrived)
+            ledger = self.governor.ledger_in_memory(principal)
+            if ledger is not None:  # nearly always: then there is nothing to wait for, and it is still the same moment
+                admitted = self.governor.admit_with(ledger, rules, tool.name, arguments, tool.takes, arrived)
+            else:
+                admitted = await self.governor.admit(principal, rules, tool.name, arguments, tool.takes)
             if isinstance(admitted, Denial):
                 return No.by(admitted).told(self._new_id())
             admission, arguments = admitted, admitted.arguments

@@ -19,11 +19,14 @@ class Budget(msgspec.Struct, frozen=True):
 
     def window_ms(self, now_ms: int) -> int | None:
         """When the period that `now_ms` is in began."""
-        return None if self.period_s is None else now_ms - now_ms % (self.period_s * 1000)
+        return None if self.period_s is None else _began_ms(self.period_s, now_ms)
 
     def resets_at_ms(self, now_ms: int) -> int | None:
-        window_ms = self.window_ms(now_ms)
-        return None if window_ms is None or self.period_s is None else window_ms + self.period_s * 1000
+        return None if self.period_s is None else _began_ms(self.period_s, now_ms) + self.period_s * 1000
+
+
+def _began_ms(period_s: int, now_ms: int) -> int:
+    return now_ms - now_ms % (period_s * 1000)
 
 
 class Exceeded(msgspec.Struct, frozen=True):
@@ -76,10 +79,12 @@ def fits(
 
     `held_micros` is by the beginning of the period that it counts for; a budget without a period counts all of it.
     """
-    window_ms = budget.window_ms(now_ms)
-    if window_ms is None:
-        used_micros = state.used_micros + sum(held_micros.values())
+    if budget.period_s is None:
+        used_micros = state.used_micros
+        for held in held_micros.values():  # one sum, or none
+            used_micros += held
     else:
+        window_ms = _began_ms(budget.period_s, now_ms)
         used_micros = state.used(window_ms)
         for held_for_ms, held in held_micros.items():
             if held_for_ms is not None and held_for_ms >= window_ms:

@@ -83,22 +83,29 @@ class Governor:
         tool: str,
         arguments: Any,
         fits: Callable[[Any], bool],
-        now: Moment | None = None,
     ) -> Admission | Denial:
-        """Budget, rate and arguments; the tool is one that `rules` allow, and the arguments fit its schema.
+        """As `admit_with`, when its ledger is in memory."""
+        ledger = await self._ledgers.of(principal.tenant, principal.sub)
+        return self.admit_with(ledger, rules, tool, arguments, fits, self._now())
 
-        Waits only for a ledger that is not in memory. Whoever has waited for nothing since can say what time it is.
-        """
-        ledger = self._ledgers.loaded(principal.tenant, principal.sub)
-        if ledger is None:
-            ledger, now = await self._ledgers.of(principal.tenant, principal.sub), None
-        if now is None:
-            now = self._now()
+    def ledger_in_memory(self, principal: Principal) -> Ledger | None:
+        return self._ledgers.loaded(principal.tenant, principal.sub)
+
+    def admit_with(
+        self,
+        ledger: Ledger,
+        rules: AgentRules,
+        tool: str,
+        arguments: Any,
+        fits: Callable[[Any], bool],
+        now: Moment,
+    ) -> Admission | Denial:
+        """Budget, rate and arguments; the tool is one that `rules` allow, and the arguments fit its schema."""
         price_micros = rules.price_of(tool)
         exceeded = ledger.fits(price_micros, rules.budget, now.wall_ms)
         if exceeded is not None:
             return over_budget(exceeded, price_micros, now.wall_ms)
-        retry_after_ms = self._rates.take(principal.sub, rules, tool, now.mono_s)
+        retry_after_ms = self._rates.take(ledger.agent.sub, rules, tool, now.mono_s)
         if retry_after_ms is not None:
             return too_often(retry_after_ms)
         inspected = self.inspect(rules, Side.ARGUMENTS, arguments, fits)

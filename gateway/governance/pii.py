@@ -7,7 +7,7 @@ Only string values are looked at, at any depth. Keys are not: they are the words
 keys would be another body. Numbers are not either: a reading of 4111111111111111 bytes is no card.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from gateway.governance.pii_fold import folded, places
@@ -26,17 +26,19 @@ _WITHOUT_TEXT = frozenset({int, float, bool, type(None)})
 def _strings(value: Any) -> list[str]:
     """Every string value, in no promised order. No recursion: deep nesting would exhaust the stack."""
     strings: list[str] = []
-    boxes: list[Any] = [(value,)]
+    boxes: list[Iterable[Any]] = [value.values() if type(value) is dict else (value,)]
     for box in boxes:  # they grow meanwhile
-        for item in box.values() if isinstance(box, dict) else box:
+        for item in box:
             kind = type(item)
             if kind is str:
                 strings.append(item)
             elif kind not in _WITHOUT_TEXT:
-                if isinstance(item, str):
-                    strings.append(item)
-                elif isinstance(item, (dict, list, tuple)):
+                if isinstance(item, dict):
+                    boxes.append(item.values())
+                elif isinstance(item, (list, tuple)):
                     boxes.append(item)
+                elif isinstance(item, str):
+                    strings.append(item)
     return strings
 
 

@@ -50,9 +50,12 @@ def with_hyperscan(kinds: Collection[Kind]) -> Prefilter:
         met.append(number)
 
     def suspects(text: str) -> Collection[Kind]:
-        met.clear()
         scan(text.encode("utf-8", "replace"), meet)
-        return always.union(*[found_by[number] for number in met]) if met else always
+        if not met:
+            return always
+        kinds_met = always.union(*[found_by[number] for number in met])
+        met.clear()
+        return kinds_met
 
     return suspects
 

@@ -153,9 +153,12 @@ async def test_time_that_the_caller_knows_counts_unless_the_ledger_had_to_be_rea
     governor = Governor(lambda: DEFAULT, Ledgers(MemoryStore()), lambda: Moment(50.0, 50_000))
     rules, told = governor.authorize(principal(), ECHO), Moment(1.0, 1000)
     assert not isinstance(rules, Denial)
-    admitted = [await governor.admit(principal(), rules, ECHO, {}, bool, told) for _ in range(2)]
-    admitted.append(await governor.admit(principal(), rules, ECHO, {}, bool))
-    assert [one.now_ms for one in admitted if not isinstance(one, Denial)] == [50_000, 1000, 50_000]
+    assert governor.ledger_in_memory(principal()) is None
+    admitted = [await governor.admit(principal(), rules, ECHO, {}, bool)]
+    ledger = governor.ledger_in_memory(principal())
+    assert ledger is not None
+    admitted.append(governor.admit_with(ledger, rules, ECHO, {}, bool, told))
+    assert [one.now_ms for one in admitted if not isinstance(one, Denial)] == [50_000, 1000]
 
 
 async def test_agent_that_calls_too_often_is_told_when_to_come_back(
