@@ -19,7 +19,7 @@ from actors.ledger.events import Charged, Event, Released, Reserved, decode, enc
 from actors.ledger.rules import Budget, Exceeded, State, evolve, fits
 from actors.log.events import CommandQueued, CommandSent, Settlement
 from actors.log.events import Event as CommandEvent
-from actors.log.store import Appended, LogStore, OpenItem, Part
+from actors.log.store import Appended, LogStore, OpenItem, Part, Riders
 
 LEDGERS_MAX = 10_000  # held in memory; beyond it, those at rest are read again when they are needed
 SNAPSHOT_EVERY_EVENTS = 256
@@ -158,17 +158,6 @@ class Ledgers:
                     entries.append((owner, Charged(now_ms, event.msg_id)))
         return entries
 
-    @staticmethod
-    def parts(entries: Sequence[Entry], now_ms: int) -> list[Part]:
-        """One for each ledger that the entries are about."""
-        if len(entries) == 1:  # nearly always
-            ledger, event = entries[0]
-            return [Part(ledger.stream, None, now_ms, (encode(event),))]
-        by_stream: dict[str, list[bytes]] = {}
-        for ledger, event in entries:
-            by_stream.setdefault(ledger.stream, []).append(encode(event))
-        return [Part(stream, None, now_ms, tuple(events)) for stream, events in by_stream.items()]
-
     def appended(self, entries: Iterable[Entry]) -> None:
         """They are durable: they hold now."""
         for ledger, event in entries:
@@ -225,6 +214,11 @@ class Ledgers:
         if len(self._loaded) > LEDGERS_MAX:
             for agent in [agent for agent, ledger in self._loaded.items() if ledger.is_at_rest][: LEDGERS_MAX // 10]:
                 del self._loaded[agent]
+
+
+def riders_of(entries: Iterable[Entry]) -> Riders:
+    """As they go along with the commands' append."""
+    return tuple([(ledger.stream, encode(event)) for ledger, event in entries])
 
 
 def _reserving(entries: Sequence[Entry], key: str) -> Ledger | None:

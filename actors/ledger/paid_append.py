@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from actors.ledger.ledgers import Ledgers
+from actors.ledger.ledgers import Ledgers, riders_of
 from actors.log.events import Event
 from actors.log.store import AppendAnswer, Appended, LogStore, Part, Refused, StoreFailedError, Then, answered
 
@@ -20,7 +20,7 @@ def submit_paid(
             ledgers.appended(entries)
         then(answer)
 
-    return store.submit((part, *ledgers.parts(entries, now_ms)), appended)
+    return store.submit((part,), appended, riders_of(entries))
 
 
 async def append_paid(

@@ -7,6 +7,7 @@ what counts for the newest one counts on, so that nothing can be spent twice.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -37,14 +38,15 @@ class Exceeded(msgspec.Struct, frozen=True):
     resets_at_ms: int | None
 
 
-class State(msgspec.Struct):
+@dataclass(slots=True)
+class State:
     """What the events add up to. Changed in place: a copy of what is open costs more, the more calls are under way."""
 
     version: int = 0
     used_micros: int = 0  # reserved or charged, ever
     window_ms: int | None = None  # the newest period that anything was reserved in
     window_used_micros: int = 0
-    open: dict[str, Reserved] = {}
+    open: dict[str, Reserved] = field(default_factory=dict)
 
     def used(self, window_ms: int | None) -> int:
         """What counts against a budget in this period."""

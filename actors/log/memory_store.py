@@ -30,11 +30,12 @@ from actors.log.store import (
     Recorded,
     RefusalReason,
     Refused,
+    Riders,
     Snapshot,
     StoreFailedError,
     Then,
     answered,
-    check_parts,
+    check_append,
 )
 
 
@@ -54,14 +55,16 @@ class MemoryDisk:
     is_full: bool = False
     streams: dict[str, _Stream] = field(default_factory=dict)
 
-    def commit(self, parts: tuple[Part, ...]) -> AppendAnswer:
-        """Write the parts together, or none of them."""
+    def commit(self, parts: tuple[Part, ...], riders: Riders = ()) -> AppendAnswer:
+        """Write parts and riders together, or none of them."""
         if self.is_full:
             return Refused(RefusalReason.DISK_FULL)
         for part in parts:
             version = self.streams.get(part.stream, _Stream()).version
             if not part.fits(version):
                 return Conflict(part.stream, version)
+        for name, data in riders:
+            self._write(Part(name, None, parts[0].at_ms, (data,)))
         return Appended(tuple(self._write(part) for part in parts))
 
     def _write(self, part: Part) -> int:
@@ -102,6 +105,7 @@ class MemoryDisk:
 @dataclass(slots=True, eq=False)
 class _Pending:
     parts: tuple[Part, ...]
+    riders: Riders
     then: Then
     size_bytes: int
     answer: AppendAnswer | None = None
@@ -145,22 +149,22 @@ class MemoryStore:
 
     # ── the port ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
-        check_parts(parts)
+    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
+        check_append(parts, riders)
         self._check_usable()
-        size_bytes = sum(part.size_bytes for part in parts)
+        size_bytes = sum(part.size_bytes for part in parts) + sum(len(data) for _, data in riders)
         is_crowded = self._unanswered_bytes + size_bytes > self._limits.queue_bytes_max
         if self._unanswered >= self._limits.queue_appends_max or is_crowded:
             return Refused(RefusalReason.OVERLOADED)
-        pending = _Pending(parts, then, size_bytes)
+        pending = _Pending(parts, riders, then, size_bytes)
         self._pending.append(pending)
         self._unanswered += 1
         self._unanswered_bytes += size_bytes
         trio.lowlevel.spawn_system_task(self._carry_out, pending)
         return None
 
-    async def append(self, *parts: Part) -> AppendAnswer:
-        return await answered(lambda then: self.submit(parts, then))
+    async def append(self, *parts: Part, riders: Riders = ()) -> AppendAnswer:
+        return await answered(lambda then: self.submit(parts, then, riders))
 
     async def _carry_out(self, pending: _Pending) -> None:
         try:
@@ -181,10 +185,10 @@ class MemoryStore:
             pending = self._pending.popleft()
             if self._next_commit_fails is not None:
                 if self._next_commit_fails:
-                    self.disk.commit(pending.parts)
+                    self.disk.commit(pending.parts, pending.riders)
                 self._break("the outcome of a commit is unknown")
                 return
-            pending.answer = self.disk.commit(pending.parts)
+            pending.answer = self.disk.commit(pending.parts, pending.riders)
 
     async def load(self, stream: str) -> Loaded:
         await self._checkpoint()

@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from actors.log.sqlite_runs import row_of
-from actors.log.store import Appended, Conflict, OpenItem, Part
+from actors.log.store import Appended, Conflict, OpenItem, Part, Riders
 
 _ROWS_IN_ONE_GO = 16  # a statement is prepared for each number of rows up to here, and
 _ROWS_A_STATEMENT_MAX_LOG2 = 7  # for each power of two up to 128
@@ -65,7 +65,7 @@ class Batch:
     def __init__(self, connection: sqlite3.Connection, known: dict[str, Head]) -> None:
         self._connection = connection
         self._known = known
-        self._added: dict[int, tuple[int, list[Part]]] = {}  # by stream: the version of the first event, and whose
+        self._runs: dict[int, tuple[int, list[int], list[bytes]]] = {}  # by stream: first version, marks, events
         self._snapshots: dict[int, tuple[int, bytes]] = {}
         self._opened: dict[tuple[int, str], tuple[int, OpenItem]] = {}
         self._closed: set[tuple[int, str]] = set()
@@ -73,14 +73,14 @@ class Batch:
     @property
     def rows(self) -> int:
         """How many rows committing this touches."""
-        return len(self._added) + len(self._snapshots) + 2 * (len(self._opened) + len(self._closed))
+        return len(self._runs) + len(self._snapshots) + 2 * (len(self._opened) + len(self._closed))
 
     @property
     def erases(self) -> bool:
         """Whether arguments that may lie in the files are being deleted."""
         return bool(self._closed)
 
-    def add(self, parts: Sequence[Part]) -> Appended | Conflict:
+    def add(self, parts: Sequence[Part], riders: Riders = ()) -> Appended | Conflict:
         """Take one append, whole, or say which stream has moved on."""
         heads = []
         for part in parts:
@@ -88,6 +88,8 @@ class Batch:
             if not part.fits(head[1]):
                 return Conflict(part.stream, head[1])
             heads.append(head)
+        for stream, data in riders:
+            self._lengthen(stream, self._known.get(stream) or self._look_up(stream), parts[0].at_ms, (data,))
         return Appended(tuple(map(self._take, parts, heads)))
 
     def write(self) -> None:
@@ -98,8 +100,8 @@ class Batch:
         write_rows(self._connection, _DELETE_OPEN, closed)
         write_rows(self._connection, _DELETE_ARGUMENTS, closed)
         runs: list[_Value] = []
-        for stream, (version, parts) in self._added.items():
-            runs += row_of(stream, version, parts)
+        for stream, (version, marks, events) in self._runs.items():
+            runs += row_of(stream, version, marks, events)
         write_rows(self._connection, _INSERT_RUNS, runs)
         opened: list[_Value] = []
         arguments: list[_Value] = []
@@ -117,20 +119,28 @@ class Batch:
         head = self._known[stream] = row or (0, 0)
         return head
 
-    def _take(self, part: Part, head: Head) -> int:
+    def _lengthen(self, name: str, head: Head, at_ms: int, events: Sequence[bytes]) -> Head:
+        """Add events to a stream's run; where the stream is after that."""
         stream, version = head
         if stream == 0:
-            cursor = self._connection.execute("INSERT INTO stream (name) VALUES (?)", (part.stream,))
+            cursor = self._connection.execute("INSERT INTO stream (name) VALUES (?)", (name,))
             assert cursor.lastrowid
             stream = cursor.lastrowid
-        first = version + 1
-        if part.events:
-            added = self._added.get(stream)
-            if added is None:
-                self._added[stream] = (first, [part])
-            else:
-                added[1].append(part)
-            version += len(part.events)
+        if events:
+            run = self._runs.get(stream)
+            if run is None:
+                run = self._runs[stream] = (version + 1, [], [])
+            _, marks, added = run
+            for data in events:
+                version += 1
+                marks += (at_ms, len(data))
+                added.append(data)
+        head = self._known[name] = (stream, version)
+        return head
+
+    def _take(self, part: Part, head: Head) -> int:
+        first = head[1] + 1
+        stream, version = self._lengthen(part.stream, head, part.at_ms, part.events)
         if part.snapshot is not None:
             self._snapshots[stream] = (version, part.snapshot)
         for item in part.opened:
@@ -141,7 +151,6 @@ class Batch:
         for key in part.closed:
             self._opened.pop((stream, key), None)
             self._closed.add((stream, key))
-        self._known[part.stream] = (stream, version)
         return version
 
 

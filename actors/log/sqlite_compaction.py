@@ -11,7 +11,6 @@ from contextlib import closing
 from itertools import islice, takewhile
 
 from actors.log.sqlite_runs import events_of, row_of
-from actors.log.store import Part
 
 _STREAMS_MAX = 64  # looked at in one transaction
 
@@ -57,6 +56,7 @@ def _cut(connection: sqlite3.Connection, stream: int, keep_from: int, before_ms:
     across = connection.execute(_ACROSS, (stream, cut)).fetchone()
     if across is not None:
         staying = [event for event in events_of(*across) if event.version >= cut]
-        row = row_of(stream, cut, [Part("", None, event.at_ms, (event.data,)) for event in staying])
+        marks = [mark for event in staying for mark in (event.at_ms, len(event.data))]
+        row = row_of(stream, cut, marks, [event.data for event in staying])
         connection.execute(_SHORTEN, (*row, stream, across[0]))
     return len(going)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from actors.log.store import Part, Recorded
+from actors.log.store import Recorded
 
 TABLE = """
 CREATE TABLE run (
@@ -37,13 +37,8 @@ Row: TypeAlias = tuple[int, int, int, str, bytearray]
 """A stream, the versions of the run's first and last event, marks and data."""
 
 
-def row_of(stream: int, version: int, parts: Sequence[Part]) -> Row:
-    """The run of these parts' events, the first of which has this version."""
-    events = parts[0].events if len(parts) == 1 else [data for part in parts for data in part.events]
-    marks: list[int] = []
-    for part in parts:
-        for data in part.events:
-            marks += (part.at_ms, len(data))
+def row_of(stream: int, version: int, marks: Sequence[int], events: Sequence[bytes]) -> Row:
+    """The run of these events, the first of which has this version."""
     return stream, version, version + len(events) - 1, _encode(marks).decode(), bytearray().join(events)
 
 

@@ -36,10 +36,11 @@ from actors.log.store import (
     Recorded,
     RefusalReason,
     Refused,
+    Riders,
     Snapshot,
     Then,
     answered,
-    check_parts,
+    check_append,
 )
 
 _T = TypeVar("_T")
@@ -107,9 +108,9 @@ class SqliteStore:
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
-        check_parts(parts)
-        request = Request(parts, then)
+    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
+        check_append(parts, riders)
+        request = Request(parts, then, riders)
         full = (
             self._queued_appends >= self._limits.queue_appends_max
             or self._queued_bytes + request.size_bytes > self._limits.queue_bytes_max
@@ -122,8 +123,8 @@ class SqliteStore:
         self._queued_bytes += request.size_bytes
         return None
 
-    async def append(self, *parts: Part) -> AppendAnswer:
-        return await answered(lambda then: self.submit(parts, then))
+    async def append(self, *parts: Part, riders: Riders = ()) -> AppendAnswer:
+        return await answered(lambda then: self.submit(parts, then, riders))
 
     async def compact(self, before_ms: int) -> int:
         removed_in_all = 0
@@ -135,7 +136,7 @@ class SqliteStore:
 
     async def _compact_some(self, before_ms: int, stream: int) -> tuple[int, int | None]:
         def submit(then: Callable[[Any], None]) -> None:
-            self._submit(Request((), then, lambda: self._writer.compact(before_ms, stream)))
+            self._submit(Request((), then, work=lambda: self._writer.compact(before_ms, stream)))
 
         return await answered(submit)
 

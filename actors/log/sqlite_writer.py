@@ -32,7 +32,7 @@ from typing import Any
 from actors.log.sqlite_batch import INSERT_ARGUMENTS, Batch, Head, write_rows
 from actors.log.sqlite_compaction import compact_some
 from actors.log.sqlite_files import Files, is_busy, is_damage, is_disk_full, name_of
-from actors.log.store import AppendAnswer, LogLimits, Part, RefusalReason, Refused, StoreFailedError
+from actors.log.store import AppendAnswer, LogLimits, Part, RefusalReason, Refused, Riders, StoreFailedError
 
 _COMMIT_PAGES = 4  # that a commit writes besides one for each row
 
@@ -40,19 +40,30 @@ _COMMIT_PAGES = 4  # that a commit writes besides one for each row
 class Request:
     """Something asked of the writer: an append, or other work to be done between batches. Answered exactly once."""
 
-    __slots__ = ("answer", "parts", "size_bytes", "then", "work")
+    __slots__ = ("answer", "parts", "riders", "size_bytes", "then", "work")
 
     def __init__(
-        self, parts: tuple[Part, ...], then: Callable[[Any], None], work: Callable[[], object] | None = None
+        self,
+        parts: tuple[Part, ...],
+        then: Callable[[Any], None],
+        riders: Riders = (),
+        work: Callable[[], object] | None = None,
     ) -> None:
         self.parts = parts
+        self.riders = riders
         self.then = then
         self.work = work
         size_bytes = 0
         for part in parts:
             size_bytes += part.size_bytes
+        for _, data in riders:
+            size_bytes += len(data)
         self.size_bytes = size_bytes
         self.answer: object = None  # a StoreFailedError where the outcome is unknown
+
+    @property
+    def streams(self) -> set[str]:
+        return {part.stream for part in self.parts} | {stream for stream, _ in self.riders}
 
 
 class Writer:
@@ -156,7 +167,7 @@ class Writer:
         answers: list[AppendAnswer] = []
 
         def work() -> None:
-            answers.extend([batch.add(request.parts) for request in requests])
+            answers.extend([batch.add(request.parts, request.riders) for request in requests])
             batch.write()
 
         error = self._transact(work)
@@ -204,14 +215,13 @@ class Writer:
 
     def _refuse(self, requests: list[Request], error: sqlite3.Error) -> None:
         reason = RefusalReason.DISK_FULL if is_disk_full(error) else RefusalReason.STORE_ERROR
-        streams = {part.stream for request in requests for part in request.parts}
+        streams = set[str]().union(*[request.streams for request in requests])
         with self._lock:
             queued = list(self._queue)
             doomed: list[Request] = []
             self._queue.clear()
             for request in queued:
-                is_doomed = any(part.stream in streams for part in request.parts)
-                (doomed if is_doomed else self._queue).append(request)
+                (self._queue if streams.isdisjoint(request.streams) else doomed).append(request)
         for request in (*requests, *doomed):
             request.answer = Refused(reason)
         self._deliver([*requests, *doomed])

@@ -3,7 +3,8 @@
 A store knows nothing of nodes or commands. It keeps, for each stream, numbered events (bytes), at most one snapshot,
 and *open items*: what is unfinished, so that a restart reads that and not history. An open item's arguments are the one
 thing that is erased: they go, from every file, soon after the item is closed. One append may carry parts for several
-streams; they are written together or not at all, so two aggregates can share a commit.
+streams, and *riders*: single events for streams of others. They are written together or not at all, so two aggregates
+can share a commit.
 
 A version conflict is an answer, a full disk is an answer, a full queue is an answer. `StoreFailedError` is none: the
 outcome of a commit is unknown, and the process has to stop and find out by reopening.
@@ -82,6 +83,11 @@ class Part(msgspec.Struct, frozen=True):
         return size
 
 
+Riders: TypeAlias = tuple[tuple[str, bytes], ...]
+"""Streams that have one writer, and an event for each, to go behind whatever is there: as a part with an expected
+version of None and nothing but this event, of the time of the append's first part, at a fraction of the cost."""
+
+
 class Recorded(msgspec.Struct, frozen=True):
     """An event as it lies in its stream."""
 
@@ -150,14 +156,14 @@ class LogStore(Protocol):
     def log_id(self) -> str:
         """The identity of this log, made with it: a node keeps one journal for each (§7.3)."""
 
-    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
-        """Write the parts durably, together, and say how that ended by `then`, or refuse at once.
+    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
+        """Write parts and riders durably, together, and say how that ended by `then`, or refuse at once.
 
         Appends are taken in the order of the calls. `then` is called once, later, between two steps of the event loop:
         it neither waits nor raises.
         """
 
-    async def append(self, *parts: Part) -> AppendAnswer:
+    async def append(self, *parts: Part, riders: Riders = ()) -> AppendAnswer:
         """The same for a task that waits. A cancelled one only stops waiting: the append goes on."""
 
     async def load(self, stream: str) -> Loaded:
@@ -205,11 +211,13 @@ async def answered(submit: Callable[[Callable[[_T | StoreFailedError], None]], _
     return answer
 
 
-def check_parts(parts: Sequence[Part]) -> None:
-    """Refuse what no caller may ask, before it is queued: it would be ambiguous which part comes first."""
+def check_append(parts: Sequence[Part], riders: Riders) -> None:
+    """Refuse what no caller may ask, before it is queued: it would be ambiguous what comes first."""
     if not parts:
         raise ValueError("an append needs at least one part")
-    if len(parts) == 1 or (len(parts) == 2 and parts[0].stream != parts[1].stream):
-        return  # nearly always
-    if len({part.stream for part in parts}) != len(parts):
-        raise ValueError("an append may name each stream once")
+    if len(parts) > 1 and len({part.stream for part in parts}) != len(parts):
+        raise ValueError("an append may have one part for each stream")
+    for stream, _ in riders:
+        for part in parts:
+            if part.stream == stream:
+                raise ValueError("an append may have a part for a stream or riders, not both")

@@ -26,8 +26,9 @@ _WITHOUT_TEXT = frozenset({int, float, bool, type(None)})
 def _strings(value: Any) -> list[str]:
     """Every string value, in no promised order. No recursion: deep nesting would exhaust the stack."""
     strings: list[str] = []
-    boxes: list[Iterable[Any]] = [value.values() if type(value) is dict else (value,)]
-    for box in boxes:  # they grow meanwhile
+    boxes: list[Iterable[Any]] = []  # not opened yet
+    box: Iterable[Any] = value.values() if type(value) is dict else (value,)
+    while True:
         for item in box:
             kind = type(item)
             if kind is str:
@@ -39,7 +40,9 @@ def _strings(value: Any) -> list[str]:
                     boxes.append(item)
                 elif isinstance(item, str):
                     strings.append(item)
-    return strings
+        if not boxes:
+            return strings
+        box = boxes.pop()
 
 
 def _rebuilt(value: Any, change: Callable[[str], str]) -> Any:

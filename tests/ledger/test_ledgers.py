@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.ledger.events import Charged, Reserved, decode
-from actors.ledger.ledgers import Agent, Ledger, Ledgers, agent_of
+from actors.ledger.ledgers import Agent, Ledger, Ledgers, agent_of, riders_of
 from actors.ledger.rules import Budget, Exceeded, State
 from actors.log.events import CommandAcked, CommandQueued
 from actors.log.memory_store import MemoryDisk, MemoryStore
@@ -76,11 +76,11 @@ async def test_reservation_rides_with_its_command_and_so_does_the_charge(disk: M
     store = MemoryStore(disk)
     ledger.hold("cmd", "tool", 60, BUDGET, 5)
     entries = ledgers.entries([queued("cmd"), queued("free")], 5)
-    await store.append(Part("node/n", 0, 5, (b"queued",)), *ledgers.parts(entries, 5))
+    await store.append(Part("node/n", 0, 5, (b"queued",)), riders=riders_of(entries))
     ledgers.appended(entries)
     assert (ledger.holds, ledger.state.used_micros) == ({}, 60)
     entries = ledgers.entries([CommandAcked(6, "cmd"), CommandAcked(6, "free")], 6)
-    await store.append(Part("node/n", 1, 6, (b"acked",)), *ledgers.parts(entries, 6))
+    await store.append(Part("node/n", 1, 6, (b"acked",)), riders=riders_of(entries))
     ledgers.appended(entries)
     assert ledgers.entries([CommandAcked(7, "cmd")], 7) == []
     assert await store.open_items(AGENT.stream) == ()
@@ -91,9 +91,8 @@ async def test_command_that_is_queued_and_settled_in_one_append_is_reserved_and_
     ledgers, ledger = await opened(disk)
     ledger.hold("cmd", "tool", 60, BUDGET, 5)
     entries = ledgers.entries([queued("cmd"), CommandAcked(5, "cmd")], 5)
-    (part,) = ledgers.parts(entries, 5)
     ledgers.appended(entries)
-    assert [type(decode(data)) for data in part.events] == [Reserved, Charged]
+    assert [type(decode(data)) for _, data in riders_of(entries)] == [Reserved, Charged]
     assert (ledgers.charged_micros, ledger.state.open, ledger.is_at_rest) == (60, {}, True)
 
 
@@ -103,7 +102,7 @@ async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_
     await ledgers.reserve(ledger, "call elsewhere")
     ledger.hold("cmd", "tool", 10, BUDGET, 0)
     entries = ledgers.entries([queued("cmd")], 0)
-    await MemoryStore(disk).append(*ledgers.parts(entries, 0))
+    await MemoryStore(disk).append(Part("node/n", 0, 0, (b"queued",)), riders=riders_of(entries))
 
     again, _ = await opened(disk)
     assert await again.start([("cmd", AGENT), ("without a price", AGENT)], 9) == 1

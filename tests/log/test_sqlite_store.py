@@ -103,7 +103,7 @@ def test_a_fault_of_the_writer_itself_fails_every_waiter(tmp_path: Path) -> None
     told: list[int] = []
     writer = Writer(files, DEFAULT_LIMITS, lambda answered: told.append(len(answered)))
     first = Request((part("a", 0, "x"),), unheard)
-    second = Request((), unheard, lambda: 1 / 0)
+    second = Request((), unheard, work=lambda: 1 / 0)
     third = Request((part("a", 1, "y"),), unheard)
     for request in (first, second, third):
         writer.submit(request)

@@ -117,10 +117,45 @@ async def test_a_conflict_in_one_part_leaves_every_part_unwritten(shelf: Shelf) 
 @bounded
 async def test_an_append_names_each_stream_once_and_at_least_one(shelf: Shelf) -> None:
     async with await shelf.open() as store:
-        with pytest.raises(ValueError, match="each stream once"):
+        with pytest.raises(ValueError, match="one part for each stream"):
             await store.append(part("a", 0, "x"), part("a", 1, "y"))
         with pytest.raises(ValueError, match="at least one"):
             await store.append()
+
+
+@bounded
+async def test_riders_go_behind_whatever_is_there_in_their_order_at_the_time_of_the_first_part(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x", at_ms=1))
+        first, second = part("b", 0, "y", at_ms=5), part("c", 0, "z", at_ms=6)
+        riders = (("a", b"1"), ("new", b"2"), ("a", b"3"))
+        assert await store.append(first, second, riders=riders) == Appended((1, 1))
+        assert await store.read("a") == (Recorded(1, 1, b"x"), Recorded(2, 5, b"1"), Recorded(3, 5, b"3"))
+        assert await store.read("new") == (Recorded(1, 5, b"2"),)
+        assert await store.append(part("a", 3, "next")) == Appended((4,))
+
+
+@bounded
+async def test_riders_of_an_append_that_conflicts_are_not_written(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        assert await store.append(part("a", 1, "x"), riders=(("b", b"1"),)) == Conflict("a", 0)
+        assert (await store.load("b")).version == 0
+        assert await store.append(part("b", 0, "x")) == Appended((1,))
+
+
+@bounded
+async def test_riders_are_not_for_a_stream_that_has_a_part(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        with pytest.raises(ValueError, match="not both"):
+            await store.append(part("a", 0, "x"), part("b", 0, "y"), riders=(("b", b"1"),))
+
+
+@bounded
+async def test_riders_count_in_the_bound_of_the_queue(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(queue_bytes_max=100)) as store:
+        refused = Refused(RefusalReason.OVERLOADED)
+        assert await store.append(part("a", 0, "x"), riders=(("b", b"1" * 100),)) == refused
+        assert (await store.load("b")).version == 0
 
 
 @bounded

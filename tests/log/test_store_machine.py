@@ -30,6 +30,7 @@ from actors.log.store import (
     OpenItem,
     Part,
     Recorded,
+    Riders,
     Snapshot,
 )
 
@@ -78,10 +79,12 @@ class Model:
         self.items: dict[str, dict[str, OpenItem]] = {stream: {} for stream in STREAMS}
         self.since: dict[tuple[str, str], int] = {}
 
-    def append(self, parts: list[Part]) -> AppendAnswer:
+    def append(self, parts: list[Part], riders: Riders = ()) -> AppendAnswer:
         for part in parts:
             if not part.fits(self.version[part.stream]):
                 return Conflict(part.stream, self.version[part.stream])
+        for stream, data in riders:
+            self._write(Part(stream, None, parts[0].at_ms, (data,)))
         for part in parts:
             self._write(part)
         return Appended(tuple(self.version[part.stream] for part in parts))
@@ -139,6 +142,8 @@ _PARTS = st.builds(
 )
 _APPENDS = st.lists(_PARTS, min_size=1, max_size=3, unique_by=lambda part: part.stream)
 
+_RIDERS = st.lists(st.tuples(st.sampled_from(STREAMS), st.binary(max_size=40)), max_size=3).map(tuple)
+
 
 class LogMachine(RuleBasedStateMachine):
     """What happens to a log."""
@@ -169,18 +174,22 @@ class LogMachine(RuleBasedStateMachine):
         parts = self.at_right_versions(parts)
         assert self.loop.call(lambda: self.store.append(*parts)) == self.model.append(parts)
 
-    @rule(appends=st.lists(_APPENDS, min_size=2, max_size=6))
-    def append_without_waiting(self, appends: list[list[Part]]) -> None:
+    @rule(appends=st.lists(st.tuples(_APPENDS, _RIDERS), min_size=2, max_size=6))
+    def append_without_waiting(self, appends: list[tuple[list[Part], Riders]]) -> None:
         """Queued in this order by tasks that do not wait for each other, each counting on those before."""
-        wanted, expected = [], []
-        for parts in appends:
+        wanted: list[list[Part]] = []
+        riding: list[Riders] = []
+        expected = []
+        for parts, riders in appends:
+            named = {part.stream for part in parts}
             wanted.append(self.at_right_versions(parts))
-            expected.append(self.model.append(wanted[-1]))
+            riding.append(tuple(rider for rider in riders if rider[0] not in named))
+            expected.append(self.model.append(wanted[-1], riding[-1]))
         answers: dict[int, AppendAnswer] = {}
 
         async def append_one(number: int, queueing: trio.Event) -> None:
             queueing.set()
-            answers[number] = await self.store.append(*wanted[number])
+            answers[number] = await self.store.append(*wanted[number], riders=riding[number])
 
         async def append_all() -> None:
             async with trio.open_nursery() as nursery:

@@ -5,7 +5,7 @@ import msgspec
 from actors.device.omit import Omit
 from actors.log.commands import SendCommand
 from actors.log.memory_store import MemoryStore, _Stream
-from actors.log.store import Part, Refused, Then
+from actors.log.store import Part, Refused, Riders, Then
 from actors.node.actor import NodeActor
 from actors.node.commits import Commits
 from actors.node.inbox import Draft
@@ -16,8 +16,8 @@ from tests.simulation.fleet import Rules
 class UnfencedStore(MemoryStore):
     """Takes every append, whatever version it expects: a stale session writes on."""
 
-    def submit(self, parts: tuple[Part, ...], then: Then) -> Refused | None:
-        return super().submit(tuple(self._at_its_version(part) for part in parts), then)
+    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
+        return super().submit(tuple(self._at_its_version(part) for part in parts), then, riders)
 
     def _at_its_version(self, part: Part) -> Part:
         version = self.disk.streams.get(part.stream, _Stream()).version
