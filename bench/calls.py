@@ -407,13 +407,17 @@ def report(found: Measured) -> bool:
                 f"{typical.server_share:>8.0%}{typical.load_share:>6.0%}"
                 + ("" if name == OURS else f"{ratios[callers][name]:>12.2f}")
             )
-    met = all(min(ratios[callers].values()) >= RATIO_MIN for callers in DECIDING)
+    reached = {name: all(ratios[callers][name] >= RATIO_MIN for callers in DECIDING) for name in PEERS}
+    met = all(reached.values())
     print(f"expected at {' and '.join(map(str, DECIDING))} callers: at least {RATIO_MIN:g} times", end="")
     print(f" each of the SDK's servers: {'met' if met else 'NOT MET'}")
+    for name in PEERS:
+        print(f"  {name:<24}{'met' if reached[name] else 'NOT MET'}")
     result = {
         "ratios": ratios,
         "medians": {callers: {name: asdict(one) for name, one in of.items()} for callers, of in medians.items()},
         "rounds": {callers: {n: [asdict(r) for r in rs] for n, rs in of.items()} for callers, of in found.items()},
+        "reached": reached,
         "met": met,
     }
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")

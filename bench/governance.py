@@ -6,7 +6,7 @@ First in one process: policy, ledger, rate, scans of 1 KB of clean arguments and
 with the log left out. Then end to end, as `bench.calls` does it with 64 callers: the gateway beside the same gateway
 without governance, calls a CPU-second of each. The two are compared round by round, and the median of those ratios
 counts: on a shared machine the seconds differ more from each other than the two gateways do. Both are started several
-times, because how a process lies in memory makes it a few hundredths faster or slower for good.
+times, in turns, because how a process lies in memory makes it a few hundredths faster or slower for good.
 """
 
 import argparse
@@ -140,7 +140,7 @@ def whole_calls(starts: int, rounds: int, seconds: float) -> list[tuple[float, f
 
 
 def calls_of_one_start(rounds: int, seconds: float, *, governed_first: bool) -> list[tuple[float, float]]:
-    """Who begins a round alternates; who is started first has to, too: it is some hundredths slower, for good."""
+    """Who begins a round alternates, and by the start, who is started first."""
     pairs: list[tuple[float, float]] = []
     modules = ("gateway.cli", "bench.ungoverned") if governed_first else ("bench.ungoverned", "gateway.cli")
     with running(modules[0]) as first, running(modules[1]) as second:
