@@ -1,6 +1,6 @@
 """What governance costs: CPU time of the pipeline outside the log, and of a whole call with and without it.
 
-    python -m bench.governance [--starts 4] [--rounds 20] [--seconds 0.5]
+    python -m bench.governance [--starts 16] [--rounds 8] [--seconds 0.5]
 
 First in one process: policy, ledger, rate, scans of 1 KB of clean arguments and result, and the hold, over and over,
 with the log left out. Then end to end, as `bench.calls` does it with 64 callers: the gateway beside the same gateway
@@ -155,8 +155,8 @@ def calls_of_one_start(rounds: int, seconds: float, *, governed_first: bool) -> 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--starts", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--starts", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=0.5)
     arguments = parser.parse_args()
     one_kb = clean(1024)
