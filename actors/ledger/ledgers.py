@@ -62,11 +62,11 @@ class Ledger:
 
     def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         """Set the price aside, now. Follow it by an append, or by `drop`."""
-        exceeded = fits(self.state, self._held_micros, micros, budget, now_ms)
+        exceeded = self.fits(micros, budget, now_ms)
         if exceeded is None:
             if key in self.holds:
                 self.drop(key)
-            window_ms = None if budget.period_s is None else budget.window_ms(now_ms)
+            window_ms = budget.window_ms(now_ms)
             self.holds[key] = Reserved(now_ms, key, tool, micros, window_ms)
             self._held_micros[window_ms] = self._held_micros.get(window_ms, 0) + micros
         return exceeded

@@ -84,7 +84,7 @@ class Governor:
         arguments: Any,
         fits: Callable[[Any], bool],
     ) -> Admission | Denial:
-        """As `admit_with`, when its ledger is in memory."""
+        """As `admit_with`, once the ledger has been read."""
         ledger = await self._ledgers.of(principal.tenant, principal.sub)
         return self.admit_with(ledger, rules, tool, arguments, fits, self._now())
 

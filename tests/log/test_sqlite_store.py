@@ -98,6 +98,30 @@ def test_any_other_error_refuses_the_batch_and_what_is_queued_for_its_streams(tm
     assert answers == [refused, refused, refused, refused, Appended((1,)), refused]
 
 
+def test_what_is_queued_with_a_rider_for_a_stream_of_a_refused_append_is_refused_too(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    open_files(path).close(has_failed=False)
+    execute(path, REFUSE_BOOM)
+    files = open_files(path)
+    writer = Writer(files, LogLimits(batch_appends_max=1), lambda _: None)
+    requests = [
+        Request((part("a", 0, "boom"),), unheard, (("ledger", b"1"),)),
+        Request((part("b", 0, "x"),), unheard, (("ledger", b"2"),)),
+        Request((part("c", 0, "x"),), unheard, (("other", b"3"),)),
+    ]
+    for request in requests:
+        writer.submit(request)
+    writer.wake()
+    writer.thread.start()
+    writer.finish()
+    writer.thread.join(30)
+    versions = [len(read_events(files.reader, stream, 0, None)) for stream in (1, 2)]
+    files.close(has_failed=False)
+    refused = Refused(RefusalReason.STORE_ERROR)
+    assert [request.answer for request in requests] == [refused, refused, Appended((1,))]
+    assert versions == [1, 1]  # "other" and "c": nothing is left of the rest
+
+
 def test_a_fault_of_the_writer_itself_fails_every_waiter(tmp_path: Path) -> None:
     files = open_files(tmp_path / "log.db")
     told: list[int] = []
