@@ -50,7 +50,7 @@ RATIO_MIN = 1.5
 SERVER_CORE, LOAD_CORE = 0, 1
 WARM_UP_S = 1.0
 LIVE_S_MAX = 60.0
-SERVE = ("gateway.cli", "serve")
+SERVE = ("gateway.commands.cli", "serve")
 TENANT = "bench"
 ECHO_RPS = 50  # the most that the manifest schema lets an echo announce
 OURS = "heliograph"
@@ -217,9 +217,9 @@ def running_peer(server: str) -> Iterator[Server]:
 @contextmanager
 def running_gateway(folder: Path, homes: Path, nodes: int, serve: Sequence[str] = SERVE) -> Iterator[Gateway]:
     """`serve` is the module that takes the flags of `heliograph serve`, with what comes before them."""
-    from gateway.access.tokens import Scope, TokenClass
     from gateway.commands.node import wall_ms
-    from gateway.data_folder import DataFolder
+    from gateway.identity.tokens import Scope, TokenClass
+    from gateway.main.data_folder import DataFolder
 
     data = folder / "data"
     with DataFolder.hold(data, wall_ms()) as made:

@@ -121,7 +121,7 @@ def serve_door(port: int) -> None:
     import trio
 
     from actors.supervision.supervisor import Supervisor
-    from gateway.door.door import Door
+    from gateway.net.http1.door import Door
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:

@@ -38,12 +38,12 @@ from bench.calls import (
     until,
     write_calls,
 )
-from gateway.access.tokens import Principal, Scope, TokenClass
-from gateway.clock import now
 from gateway.governance.denials import Denial
 from gateway.governance.governor import Governor
-from gateway.governance.policy import Policy, Side
-from gateway.governance.policy_text import parse
+from gateway.governance.policy.policy import Policy, Side
+from gateway.governance.policy.text import parse
+from gateway.identity.tokens import Principal, Scope, TokenClass
+from gateway.main.clock import now
 
 BARE_US_MAX, SCANNED_US_MAX, RATIO_MIN = 60.0, 150.0, 0.9
 CALLERS, NODES = 64, 200
@@ -142,7 +142,9 @@ def whole_calls(starts: int, rounds: int, seconds: float) -> list[tuple[float, f
 def calls_of_one_start(rounds: int, seconds: float, *, governed_first: bool) -> list[tuple[float, float]]:
     """Who begins a round alternates, and by the start, who is started first."""
     pairs: list[tuple[float, float]] = []
-    modules = ("gateway.cli", "bench.ungoverned") if governed_first else ("bench.ungoverned", "gateway.cli")
+    modules = (
+        ("gateway.commands.cli", "bench.ungoverned") if governed_first else ("bench.ungoverned", "gateway.commands.cli")
+    )
     with running(modules[0]) as first, running(modules[1]) as second:
         governed, ungoverned = (first, second) if governed_first else (second, first)
         for number in range(rounds + 1):

@@ -92,10 +92,10 @@ async def serve_ours(nodes: int, ready: Path) -> None:
     from actors.node.actor import NodeActor
     from actors.node.settings import NodeSettings
     from actors.supervision.supervisor import Supervisor
-    from gateway.access.tokens import Issuer, Scope, TokenClass, Verifier, key_id
-    from gateway.clock import now
-    from gateway.device_listener import ListenerSettings
-    from gateway.device_side import DeviceSettings, DeviceSide
+    from gateway.devices.device_side import DeviceSettings, DeviceSide
+    from gateway.devices.listener import ListenerSettings
+    from gateway.identity.tokens import Issuer, Scope, TokenClass, Verifier, key_id
+    from gateway.main.clock import now
     from schemas.certificates import CertificateAuthority, KnownCertificates
 
     counter = [0]

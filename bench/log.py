@@ -21,13 +21,13 @@ from pathlib import Path
 import msgspec
 import trio
 
-from actors.log.command_rules import Decision, NodeState, decide
-from actors.log.commands import IssueCommand, OpenSession, Report, TakeAck, TakeResume
-from actors.log.events import CommandAcked, CommandQueued, CommandSent, encode
-from actors.log.node_stream import part_of, restore, stream_of
 from actors.log.sqlite_files import open_files
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import DEFAULT_LIMITS, Appended, OpenItem, Part
+from actors.node.command_rules import Decision, NodeState, decide
+from actors.node.commands import IssueCommand, OpenSession, Report, TakeAck, TakeResume
+from actors.node.events import CommandAcked, CommandQueued, CommandSent, encode
+from actors.node.node_stream import part_of, restore, stream_of
 
 RESULTS = Path(__file__).parent / "results" / "log.json"
 CALLERS = (1, 100, 1_000)

@@ -67,10 +67,10 @@ def serve_gateway(flags: list[str]) -> None:
     from mcp.server.context import HandlerResult
     from mcp.server.lowlevel.server import Server as McpServer
 
-    from gateway.log_output import log_to
+    from gateway.main.server import running, until_signalled
+    from gateway.main.settings import from_environment
     from gateway.mcp.binding import Binding, Context
-    from gateway.server import running, until_signalled
-    from gateway.settings import from_environment
+    from gateway.observe.log_output import log_to
 
     class WithNoop(Binding):
         def make_server(self) -> McpServer[Any]:

@@ -24,24 +24,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from ulid import ULID
 
+from actors.bus.retained_manifests import ManifestShelf
 from actors.device.handlers import CAPABILITIES
-from actors.fleet import Fleet
 from actors.log.memory_store import MemoryStore
-from actors.manifest_shelf import ManifestShelf
 from actors.node.calls import PendingCalls
+from actors.node.fleet import Fleet
 from actors.node.settings import NodeSettings
 from actors.node.world import World
 from actors.supervision.supervisor import Supervisor
-from gateway.access.tokens import Principal, Scope, TokenClass
-from gateway.clock import now
+from gateway.calls.tool_calls import ToolCalls
+from gateway.identity.tokens import Principal, Scope, TokenClass
+from gateway.main.clock import now
+from gateway.main.server import GC_THRESHOLDS
 from gateway.mcp.binding import PRINCIPAL, Binding
 from gateway.mcp.endpoint import security
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import Sessions
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.watch import Watches
-from gateway.server import GC_THRESHOLDS
-from gateway.tool_calls import ToolCalls
 from schemas.canonical import digest
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from schemas.manifest import Accepted

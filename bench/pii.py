@@ -19,10 +19,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gateway.governance.pii import Scanner
-from gateway.governance.pii_kinds import FINDERS
-from gateway.governance.pii_prefilter import HAS_HYPERSCAN, with_hyperscan, with_tables
-from tests.governance.corpus import PLANTS, machine_text, telemetry
+from gateway.governance.pii.kinds import FINDERS
+from gateway.governance.pii.prefilter import HAS_HYPERSCAN, with_hyperscan, with_tables
+from gateway.governance.pii.scanner import Scanner
+from tests.gateway.governance.corpus import PLANTS, machine_text, telemetry
 
 PRESIDIO = "presidio-analyzer==2.2.366"
 PRESIDIO_HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heliograph-bench" / "presidio"

@@ -2,10 +2,10 @@
 
 import sys
 
-import gateway.server
-from gateway.cli import main
+import gateway.main.server
+from gateway.commands.cli import main
 
-vars(gateway.server)["Governor"] = lambda *_: None
+vars(gateway.main.server)["Governor"] = lambda *_: None
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,32 +20,32 @@ import pytest
 
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
-from gateway.access.settings import AccessSettings
-from gateway.cli import main
-from gateway.device_listener import ListenerSettings
-from gateway.device_socket import SocketSettings
-from gateway.door.settings import DoorSettings
+from gateway.calls.upstreams.settings import UpstreamSettings
+from gateway.commands.cli import main
+from gateway.devices.listener import ListenerSettings
+from gateway.devices.node_socket import SocketSettings
 from gateway.governance.denials import SAID
-from gateway.governance.policy import KINDS, PII, AgentRules, Policy, Side
-from gateway.governance.policy_text import parse
+from gateway.governance.policy.policy import KINDS, PII, AgentRules, Policy, Side
+from gateway.governance.policy.text import parse
 from gateway.governance.settings import GovernanceSettings
-from gateway.log_output import LogSettings
+from gateway.identity.settings import AccessSettings
 from gateway.mcp import errors as mcp_errors
 from gateway.mcp.binding import INSTRUCTIONS
 from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
-from gateway.tracing import OtelSettings
-from gateway.upstreams.settings import UpstreamSettings
+from gateway.net.http1.settings import DoorSettings
+from gateway.observe.log_output import LogSettings
+from gateway.observe.tracing import OtelSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
 from schemas.projection import ToolName, parse_tool_name, project
 from schemas.registry import REGISTRY
 from schemas.sse import PING, close_event, metric_event
+from tests.actors.stream.test_rules import OPENED_S, Client
 from tests.conformance.report import NOT_APPLICABLE
+from tests.gateway.api.exposition import Exposition, read
+from tests.gateway.api.live import live_gateway, request
 from tests.schemas.examples import MANIFEST, NODE_ID
-from tests.stream.test_rules import OPENED_S, Client
-from tests.web.exposition import Exposition, read
-from tests.web.live import live_gateway, request
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -9,31 +9,46 @@ ROOT = Path(__file__).parent.parent
 LAYERS = ["schemas", "actors", "gateway"]  # each may import those before it
 IMPURE = {"trio", "time", "logging", "structlog", "socket", "select", "threading"}
 MODULES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
-IMPURE_GOVERNANCE = {"policy_source.py"}  # all else there is rules
+IMPURE_GOVERNANCE = {"source.py"}  # all else there is rules
+FEATURES = {"api", "devices", "streams", "mcp"}  # packages that bring routes of their own
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level names that a module imports."""
+    """The names of the modules that a module imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def top(names: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_module_imports_only_layers_below_its_own(path: Path) -> None:
     above = set(LAYERS[LAYERS.index(path.relative_to(ROOT).parts[0]) + 1 :])
-    assert imported(path) & (above | {"tests", "bench"}) == set()
+    assert top(imported(path)) & (above | {"tests", "bench"}) == set()
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.is_relative_to(ROOT / "gateway")], ids=lambda p: p.stem)
+def test_rooms_of_the_gateway_import_only_what_they_may(path: Path) -> None:
+    room = path.relative_to(ROOT / "gateway").parts[0]
+    rooms = {name.split(".")[1] for name in imported(path) if name.startswith("gateway.")} - {room}
+    if room in FEATURES:
+        assert rooms & FEATURES == set(), "a feature never imports another: what they share is a port in actors"
+    elif room not in ("main", "commands", "__init__.py"):
+        assert rooms & (FEATURES | {"commands"}) == set(), "what features stand on does not know them"
 
 
 @pytest.mark.parametrize(
     "path",
     [path for path in MODULES if path.name.endswith("_rules.py") or path.relative_to(ROOT).parts[0] == "schemas"]
-    + [path for path in (ROOT / "gateway" / "governance").glob("*.py") if path.name not in IMPURE_GOVERNANCE],
+    + [path for path in (ROOT / "gateway" / "governance").rglob("*.py") if path.name not in IMPURE_GOVERNANCE],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_rules_and_contracts_are_pure(path: Path) -> None:
-    assert imported(path) & IMPURE == set()
+    assert top(imported(path)) & IMPURE == set()

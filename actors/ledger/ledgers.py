@@ -17,9 +17,9 @@ import msgspec
 
 from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
 from actors.ledger.rules import Budget, Exceeded, State, evolve, fits
-from actors.log.events import CommandQueued, CommandSent, Settlement
-from actors.log.events import Event as CommandEvent
 from actors.log.store import Appended, LogStore, OpenItem, Part, Riders
+from actors.node.events import CommandQueued, CommandSent, Settlement
+from actors.node.events import Event as CommandEvent
 
 LEDGERS_MAX = 10_000  # held in memory; beyond it, those at rest are read again when they are needed
 SNAPSHOT_EVERY_EVENTS = 256

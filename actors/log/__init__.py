@@ -1,5 +1,5 @@
-"""The command log: what happened to each command, written before anything depends on it.
+"""The log: what happened, written before anything depends on it.
 
-`events` is what is recorded, `command_rules` what may be recorded, `store` the port that keeps it, `sqlite_store` and
-`memory_store` the two that do, and `node_stream` the bridge between the rules and the port.
+`store` is the port that keeps it, `sqlite_store` and `memory_store` the two that do. What the events mean is the
+business of the aggregates that write them: `actors.node`, `actors.ledger`.
 """

@@ -9,7 +9,7 @@ Everything that writes to the database happens here, in order, on one connection
     pages that look clean: the next one would succeed, and the write-ahead file, the only good copy, would be dropped.
 
 Erasing. Deleted rows are overwritten (`secure_delete`), but when SQLite rebalances a page it leaves stale copies of the
-cells it moved in the page's free space, out of reach of the later delete (measured; `tests/log/test_erase.py`). So an
+cells it moved in the page's free space, out of reach of the later delete (measured; tests `test_erase.py`). So an
 erasure takes all arguments out, which frees and zeroes every page of that table, puts the live ones back, and folds the
 write-ahead file into the database. Only open commands have arguments: they are few.
 

@@ -150,7 +150,7 @@ Then: TypeAlias = Callable[[AppendAnswer | StoreFailedError], None]
 
 
 class LogStore(Protocol):
-    """What every store does; `tests/log/test_store_contract.py` holds each of them to it."""
+    """What every store does; `tests/actors/log/test_store_contract.py` holds each of them to it."""
 
     @property
     def log_id(self) -> str:

@@ -4,7 +4,7 @@ The reader hands frames to `on_frame`, which never waits: heartbeats are answere
 whatever changes the log goes to `commits`, which brings it back here (`act`) when it is durable. So a command's byte
 leaves only after its events are on disk, in `msg_id` order.
 
-The rules are elsewhere: the session's order in `session_rules`, the life of a command in `actors.log.command_rules`,
+The rules are elsewhere: the session's order in `session_rules`, the life of a command in `actors.node.command_rules`,
 limits in `limit_rules`, telemetry in `cadence_rules`. The socket is behind `Connection`; what a crash or a stop does
 to this actor is the supervisor's.
 """
@@ -17,11 +17,12 @@ import trio
 
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Exceeded
-from actors.log import commands
-from actors.log.command_rules import confirmed_through
+from actors.log_throttle import Seldom
+from actors.node import commands
 from actors.node.cadence import Cadence, Listener
 from actors.node.cadences import Cadences
 from actors.node.calls import Failed, Outcome, PendingCall
+from actors.node.command_rules import confirmed_through
 from actors.node.commits import Commits
 from actors.node.drops import Drop
 from actors.node.inbox import Cancel, Issue, LogItem, Sweep, Unwritten
@@ -41,7 +42,6 @@ from actors.node.session_rules import (
     TakeResume,
 )
 from actors.node.world import Authenticated, Connection, LogRefusedError, World
-from actors.seldom import Seldom
 from schemas.closes import NodeClose
 from schemas.errors import Code
 from schemas.frames import Announce, BadFrame, CmdAck, CmdCancel, Fault, Frame, Side, decode, encode, encode_cmd

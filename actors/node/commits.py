@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import trio
 
-from actors.ledger.paid_append import submit_paid
-from actors.log import command_rules as log_rules
-from actors.log import commands
-from actors.log.node_stream import part_of, restore, stream_of
 from actors.log.store import AppendAnswer, Appended, Conflict, Refused, StoreFailedError, Then
+from actors.node import command_rules as log_rules
+from actors.node import commands
+from actors.node.append_with_charges import submit_paid
 from actors.node.inbox import Cancel, Draft, Item, LogItem, Unwritten
+from actors.node.node_stream import part_of, restore, stream_of
 from actors.node.session_rules import JudgeManifest, TakeResume
 from actors.node.world import LogRefusedError, World
 from schemas.frames import Announce

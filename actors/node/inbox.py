@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from actors.log import commands
-from actors.log.command_rules import NodeState, decide
-from actors.log.events import Event
+from actors.node import commands
 from actors.node.calls import PendingCall
+from actors.node.command_rules import NodeState, decide
+from actors.node.events import Event
 from actors.node.results import check_result
 from actors.node.session_rules import JudgeManifest, TakeAck, TakeResume
 from schemas.errors import Code

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from actors.log import commands
-from actors.log.events import CommandState
+from actors.node import commands
 from actors.node.calls import Failed, Outcome, Succeeded
+from actors.node.events import CommandState
 from actors.node.session_rules import Moment
 from schemas.errors import Code
 

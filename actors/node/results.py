@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from actors.log.commands import ResultCheck
+from actors.node.commands import ResultCheck
 from schemas.canonical import first_unsafe_number
 from schemas.contract import contract
 from schemas.errors import Code

@@ -13,7 +13,7 @@ not complete within 10 s of `auth_ok` 4408, three refused manifests in a row 442
 4401. The first close stands.
 
 Synchronous and without a clock: every method takes `now` and returns effects, to be performed in their order. What a
-manifest is worth (`schemas.manifest`), what a `resume` or an ack does to commands (`actors.log.command_rules`) and who
+manifest is worth (`schemas.manifest`), what a `resume` or an ack does to commands (`actors.node.command_rules`) and who
 writes to the socket are not known here.
 """
 

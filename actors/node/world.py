@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from actors.bus.live_nodes import Roster
+from actors.bus.retained_manifests import ManifestShelf
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
-from actors.manifest_shelf import ManifestShelf
 from actors.node.calls import PendingCalls
 from actors.node.drops import Drop
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
-from actors.roster import Roster
 from schemas.certificates import KnownCertificates
 from schemas.closes import NodeClose
 from schemas.manifest import NodeIdentity

@@ -23,11 +23,11 @@ from actors.device.websocket import WebSocketDialer
 from actors.node.actor import NodeActor
 from bench.fanout.frame import frame, open_fifo, stamps
 from bench.plenty import plenty
-from gateway.access.tokens import Scope, TokenClass
 from gateway.commands.node import wall_ms
-from gateway.log_output import LogSettings, log_to
-from gateway.server import Running, running
-from gateway.settings import load
+from gateway.identity.tokens import Scope, TokenClass
+from gateway.main.server import Running, running
+from gateway.main.settings import load
+from gateway.observe.log_output import LogSettings, log_to
 
 TENANT = "bench"
 INTERVAL_MS = 60_000

@@ -20,14 +20,14 @@ from actors.device.file_journal import FileJournal
 from actors.device.identity import DeviceIdentity, hw_fingerprint
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
-from gateway.access.tokens import Scope, TokenClass
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node import wall_ms
 from gateway.commands.parsing import Subparsers, complain
-from gateway.data_folder import DataFolder
-from gateway.log_output import LogSettings, log_to
-from gateway.server import Running, running, until_signalled
-from gateway.settings import Settings, SettingsError, load
+from gateway.identity.tokens import Scope, TokenClass
+from gateway.main.data_folder import DataFolder
+from gateway.main.server import Running, running, until_signalled
+from gateway.main.settings import Settings, SettingsError, load
+from gateway.observe.log_output import LogSettings, log_to
 
 TENANT = "demo"
 TOKEN_LIFE_S = 24 * 3600

@@ -9,10 +9,10 @@ import trio
 from actors.supervision.crash_report import first_leaf
 from actors.supervision.errors import ProcessMustStopError
 from gateway.commands.parsing import complain
-from gateway.data_folder import FolderInUseError
-from gateway.server import CannotListenError
-from gateway.settings import SettingsError
-from gateway.tracing import TracingUnavailableError
+from gateway.main.data_folder import FolderInUseError
+from gateway.main.server import CannotListenError
+from gateway.main.settings import SettingsError
+from gateway.observe.tracing import TracingUnavailableError
 
 
 def run_gateway(main: Callable[..., Awaitable[None]], *arguments: Any) -> int:

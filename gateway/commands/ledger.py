@@ -7,14 +7,14 @@ from typing import Any
 
 import trio
 
+from actors.bus.retained_manifests import ManifestShelf
 from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
-from actors.manifest_shelf import ManifestShelf
-from gateway.access.tokens import AGENT_ID
 from gateway.commands.operate import OperatorError, ask
 from gateway.commands.parsing import Subparsers, add_data, complain, data_path
-from gateway.data_folder import DataFolder
-from gateway.ledger_report import report
+from gateway.governance.spend.report import report
+from gateway.identity.tokens import AGENT_ID
+from gateway.main.data_folder import DataFolder
 
 
 def add(commands: Subparsers) -> None:

@@ -17,9 +17,9 @@ from actors.device.reconnect_rules import Stay
 from actors.device.sampler import PsutilSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.commands.parsing import Subparsers, complain
-from gateway.log_output import LogTargetError, log_to
-from gateway.server import until_signalled
-from gateway.settings import SettingsError, log_from_environment
+from gateway.main.server import until_signalled
+from gateway.main.settings import SettingsError, log_from_environment
+from gateway.observe.log_output import LogTargetError, log_to
 
 
 def add_run(actions: Subparsers) -> None:

@@ -22,18 +22,18 @@ import trio
 from nacl.signing import SigningKey
 from ulid import ULID
 
+from actors.bus.retained_manifests import ManifestShelf
 from actors.device.identity import TOKEN_FILE, DeviceIdentity
-from actors.log.node_stream import node_of, stream_of
 from actors.log.sqlite_store import SqliteStore
-from actors.manifest_shelf import ManifestShelf
-from gateway.access.tokens import Scope, TokenClass
+from actors.node.node_stream import node_of, stream_of
 from gateway.commands.node import add_run
 from gateway.commands.parsing import Subparsers, add_data, complain, data_path, print_rows
-from gateway.data_folder import NO_TOKENS, DataFolder, FolderInUseError, makes_tokens
-from gateway.durations import duration_s
-from gateway.server import RUNNING_FILE
-from gateway.settings import OPERATOR_TOKEN, TOKEN
-from gateway.tls import client_context
+from gateway.identity.tokens import Scope, TokenClass
+from gateway.main.data_folder import NO_TOKENS, DataFolder, FolderInUseError, makes_tokens
+from gateway.main.durations import duration_s
+from gateway.main.server import RUNNING_FILE
+from gateway.main.settings import OPERATOR_TOKEN, TOKEN
+from gateway.net.tls import client_context
 from schemas.certificates import Leaf
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.access.tokens import AGENT_ID
 from gateway.commands.parsing import Subparsers, add_data, complain, data_path
-from gateway.governance.policy import DEFAULT
-from gateway.governance.policy_explain import Explanation, explain
-from gateway.governance.policy_source import read_policy
-from gateway.governance.policy_text import PolicyFlaw
-from gateway.server import RUNNING_FILE
+from gateway.governance.policy.explain import Explanation, explain
+from gateway.governance.policy.policy import DEFAULT
+from gateway.governance.policy.source import read_policy
+from gateway.governance.policy.text import PolicyFlaw
+from gateway.identity.tokens import AGENT_ID
+from gateway.main.server import RUNNING_FILE
 
 
 def add(commands: Subparsers) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.parsing import Subparsers, complain
-from gateway.log_output import LogTargetError, log_to
-from gateway.server import running, until_signalled
-from gateway.settings import Settings, SettingsError, from_environment
+from gateway.main.server import running, until_signalled
+from gateway.main.settings import Settings, SettingsError, from_environment
+from gateway.observe.log_output import LogTargetError, log_to
 
 
 def add(commands: Subparsers) -> None:

@@ -16,12 +16,12 @@ import msgspec
 from actors.ledger.ledgers import Ledger, Ledgers
 from actors.ledger.rules import Exceeded
 from actors.node.session_rules import Moment
-from gateway.access.tokens import Principal
 from gateway.governance.denials import Denial, Reason, not_in_policy, over_budget, personal_data, too_often
-from gateway.governance.pii import Scanner
-from gateway.governance.pii_kinds import Kind
-from gateway.governance.policy import Action, AgentRules, Policy, Side
-from gateway.governance.rates import Rates
+from gateway.governance.pii.kinds import Kind
+from gateway.governance.pii.scanner import Scanner
+from gateway.governance.policy.policy import Action, AgentRules, Policy, Side
+from gateway.governance.spend.rates import Rates
+from gateway.identity.tokens import Principal
 
 JUDGED_MAX = 10_000  # pairs of agent and tool that are remembered; then all are judged anew
 

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import trio
 
-from gateway.web.exchange import Receive, Send
+from gateway.net.exchange import Receive, Send
 
 
 async def answer_once(serve: Callable[[Receive, Send], Awaitable[None]], receive: Receive, send: Send) -> None:

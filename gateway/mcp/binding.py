@@ -31,7 +31,7 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.access.tokens import Principal
+from gateway.identity.tokens import Principal
 from gateway.mcp.errors import INVALID_PARAMS, RpcError, too_many_listeners
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import Session, Sessions

@@ -19,16 +19,16 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.in_flight import InFlight
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.access.scopes import TOOL_SCOPES, scopes_of
-from gateway.access.tokens import Principal, Scope, TokenClass, TokenFault, Verifier
-from gateway.clock import now
+from gateway.identity.scopes import TOOL_SCOPES, scopes_of
+from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault, Verifier
+from gateway.main.clock import now
 from gateway.mcp.answer_once import answer_once
 from gateway.mcp.binding import PRINCIPAL, Binding
 from gateway.mcp.sessions import Session, Sessions
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.watch import Watches
-from gateway.web.exchange import BODY_BYTES_MAX, Exchange, Receive, Send
-from gateway.web.exchange import Scope as AsgiScope
+from gateway.net.exchange import BODY_BYTES_MAX, Exchange, Receive, Send
+from gateway.net.exchange import Scope as AsgiScope
 from schemas.errors import Code, envelope, unauthenticated
 
 PATH = "/mcp"

@@ -9,16 +9,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from actors.fleet import Fleet
+from actors.node.fleet import Fleet
 from actors.node.session_rules import Moment
-from gateway.access.tokens import Principal
-from gateway.call_audit import Door, Origin
+from gateway.calls.audit import Door, Origin
+from gateway.calls.catalogue import Elsewhere, list_all_tools
+from gateway.calls.tool_calls import Answered, Refused, ToolCalls
+from gateway.identity.tokens import Principal
 from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resource_not_found, tool_not_found
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
-from gateway.tool_calls import Answered, Refused, ToolCalls
-from gateway.tool_list import Elsewhere, list_all_tools
-from gateway.tracing import parse_traceparent
+from gateway.observe.tracing import parse_traceparent
 from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.projection import ToolName, parse_tool_name
 

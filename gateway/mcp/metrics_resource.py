@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from actors.fleet import Fleet
-from gateway.access.scopes import authorize
-from gateway.access.tokens import Principal
-from gateway.paging import LOOKS_MAX, page_behind
+from actors.node.fleet import Fleet
+from gateway.calls.paging import LOOKS_MAX, page_behind
+from gateway.identity.scopes import authorize
+from gateway.identity.tokens import Principal
 from schemas.projection import Tool
 
 KIND = "system.metrics"

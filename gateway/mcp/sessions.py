@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gateway.access.tokens import Principal
+from gateway.identity.tokens import Principal
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.watch import Watch
 

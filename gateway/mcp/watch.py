@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 
 import trio
 
-from actors.fleet import Fleet
 from actors.node.actor import NodeActor
 from actors.node.cadence import Cadence
 from actors.node.calls import Failed
+from actors.node.fleet import Fleet
 from actors.node.session_rules import Moment
-from gateway.access.scopes import authorize
-from gateway.access.tokens import Principal
 from gateway.governance.denials import Denial
 from gateway.governance.governor import Governor
+from gateway.identity.scopes import authorize
+from gateway.identity.tokens import Principal
 from gateway.mcp.errors import denied, failed, not_authorized, resource_not_found, too_many_listeners
 from gateway.mcp.metrics_resource import node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings

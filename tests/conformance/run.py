@@ -31,10 +31,10 @@ from actors.device.file_journal import FileJournal
 from actors.device.identity import DeviceIdentity, hw_fingerprint
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
-from gateway.access.tokens import Scope, TokenClass
-from gateway.log_output import LogSettings, log_to
-from gateway.server import Running, running
-from gateway.settings import load
+from gateway.identity.tokens import Scope, TokenClass
+from gateway.main.server import Running, running
+from gateway.main.settings import load
+from gateway.observe.log_output import LogSettings, log_to
 from tests.conformance.profile import Profile
 from tests.conformance.report import EXTENSION, PAGE, VERSIONS, Report
 from tests.conformance.suite import NotInstalledError, Outcome, Suite, find_suite

@@ -20,10 +20,10 @@ from actors.log.store import AppendAnswer, Part, Refused, Riders, StoreFailedErr
 from actors.node.actor import NodeActor
 from actors.node.calls import Succeeded
 from actors.supervision.supervisor import Supervisor
-from gateway.access.tokens import Verifier, key_id
-from gateway.clock import now
-from gateway.device_side import DeviceSettings, DeviceSide
-from gateway.device_socket import NodeSocket
+from gateway.devices.device_side import DeviceSettings, DeviceSide
+from gateway.devices.node_socket import NodeSocket
+from gateway.identity.tokens import Verifier, key_id
+from gateway.main.clock import now
 from schemas.certificates import KnownCertificates
 from tests.processes.points import Point, Trap
 

@@ -32,7 +32,7 @@ class Demo:
         command = ["demo", "--nodes", str(nodes), "--data", str(self.data), "--ready-file", str(ready)]
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gateway.cli", *command], stdout=output, stderr=subprocess.STDOUT
+                [sys.executable, "-m", "gateway.commands.cli", *command], stdout=output, stderr=subprocess.STDOUT
             )
         deadline = time.monotonic() + PATIENCE_S
         while not ready.exists() or not ready.read_text().endswith("\n"):
@@ -55,7 +55,7 @@ class Demo:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "gateway.cli", *arguments, "--data", str(self.data)],
+            [sys.executable, "-m", "gateway.commands.cli", *arguments, "--data", str(self.data)],
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -119,7 +119,7 @@ def test_commands_of_the_tutorial_show_what_it_says(tmp_path: Path) -> None:
     try:
         for command, shown in steps:
             real = command.replace("http://127.0.0.1:8420", one.ready["http"])
-            real = real.replace(".venv/bin/heliograph", f"{sys.executable} -m gateway.cli")
+            real = real.replace(".venv/bin/heliograph", f"{sys.executable} -m gateway.commands.cli")
             done = subprocess.run(
                 ["bash", "-c", real],
                 capture_output=True,
@@ -198,7 +198,7 @@ def test_what_was_said_is_soon_on_no_disk(demo: Demo) -> None:
 def test_address_that_is_taken_is_named_with_what_to_do(demo: Demo) -> None:
     taken = demo.ready["http"].removeprefix("http://")
     second = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "demo", "--http", taken],
+        [sys.executable, "-m", "gateway.commands.cli", "demo", "--http", taken],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert second.returncode == 2
@@ -210,13 +210,14 @@ def test_address_that_is_taken_is_named_with_what_to_do(demo: Demo) -> None:
 def test_stopped_gateway_is_operated_on_directly_and_a_held_folder_is_refused(tmp_path: Path) -> None:
     one = Demo(tmp_path)
     second = subprocess.run(
-        [sys.executable, "-m", "gateway.cli", "serve", "--data", str(one.data), "--http", "127.0.0.1:0",
+        [sys.executable, "-m", "gateway.commands.cli", "serve", "--data", str(one.data), "--http", "127.0.0.1:0",
          "--devices", "127.0.0.1:0"],
         capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert (second.returncode, "in use" in second.stderr) == (2, True)
     watch = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli", "watch", one.ready["nodes"][0], "--json", "--data", str(one.data)],
+        [sys.executable, "-m", "gateway.commands.cli", "watch", one.ready["nodes"][0], "--json",
+         "--data", str(one.data)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert watch.stdout is not None
@@ -235,7 +236,7 @@ def test_node_of_another_process_dials_in_and_answers(demo: Demo, tmp_path: Path
     folder = tmp_path / "node"
     demo.command("node", "enroll", "--tenant", "demo", "--out", str(folder))
     node = subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli", "node", "run", str(folder), "--gateway", demo.ready["devices"]],
+        [sys.executable, "-m", "gateway.commands.cli", "node", "run", str(folder), "--gateway", demo.ready["devices"]],
         stderr=subprocess.DEVNULL,
     )
     try:

@@ -19,10 +19,10 @@ from nacl.signing import SigningKey
 
 from actors.device.identity import DeviceIdentity
 from actors.ledger.ledgers import Ledgers
-from actors.log.events import FINAL_STATE, CommandQueued, CommandState, Settlement, decode
-from actors.log.node_stream import stream_of
 from actors.log.sqlite_store import SqliteStore
-from gateway.access.tokens import Issuer, Scope, TokenClass
+from actors.node.events import FINAL_STATE, CommandQueued, CommandState, Settlement, decode
+from actors.node.node_stream import stream_of
+from gateway.identity.tokens import Issuer, Scope, TokenClass
 from schemas.certificates import CertificateAuthority
 from tests.processes.gateway_child import AGENT, PRICE_MICROS, TOKEN_KEY
 from tests.processes.points import GATEWAY_POINTS, NODE_POINTS, Point

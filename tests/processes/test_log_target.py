@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 PATIENCE_S = 60
-HELIOGRAPH = [sys.executable, "-m", "gateway.cli"]
+HELIOGRAPH = [sys.executable, "-m", "gateway.commands.cli"]
 NO_PORT = ["--http", "127.0.0.1:0", "--devices", "127.0.0.1:0"]
 
 

@@ -9,6 +9,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nacl.signing import SigningKey
 
+from actors.bus.retained_manifests import ManifestShelf
 from actors.device.agent import Agent
 from actors.device.device import Device
 from actors.device.handlers import ECHO_CAPABILITY
@@ -17,11 +18,10 @@ from actors.device.journal import JournalState
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.omit import Omit
 from actors.device.wire import ABNORMAL, Wire, WireClosed
-from actors.fleet import Fleet
 from actors.log.memory_store import MemoryDisk, MemoryStore
-from actors.manifest_shelf import ManifestShelf
 from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
+from actors.node.fleet import Fleet
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
 from actors.node.world import Authenticated, World

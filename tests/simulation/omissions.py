@@ -3,10 +3,10 @@
 import msgspec
 
 from actors.device.omit import Omit
-from actors.log.commands import SendCommand
 from actors.log.memory_store import MemoryStore, _Stream
 from actors.log.store import Part, Refused, Riders, Then
 from actors.node.actor import NodeActor
+from actors.node.commands import SendCommand
 from actors.node.commits import Commits
 from actors.node.inbox import Draft
 from schemas.frames import Cmd, encode

@@ -7,8 +7,9 @@ here knows how the gateway or the node came to do what they did.
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from actors.log.commands import Illegal
-from actors.log.events import (
+from actors.log.memory_store import MemoryDisk
+from actors.node.commands import Illegal
+from actors.node.events import (
     FINAL_STATE,
     CommandAcked,
     CommandQueued,
@@ -19,9 +20,8 @@ from actors.log.events import (
     Settlement,
     decode,
 )
-from actors.log.memory_store import MemoryDisk
-from actors.log.node_fold import CorruptHistoryError, NodeState, evolve, fold
-from actors.log.node_stream import node_of, stream_of
+from actors.node.node_fold import CorruptHistoryError, NodeState, evolve, fold
+from actors.node.node_stream import node_of, stream_of
 
 
 class Violation(AssertionError):  # noqa: N818  # it is what it says

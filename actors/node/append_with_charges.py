@@ -1,0 +1,30 @@
+"""One append for commands and the money they cost: a command is reserved for as it is queued, charged as it settles."""
+
+from collections.abc import Iterable
+
+from actors.ledger.ledgers import Ledgers, riders_of
+from actors.log.store import AppendAnswer, Appended, LogStore, Part, Refused, StoreFailedError, Then, answered
+from actors.node.events import Event
+
+
+def submit_paid(
+    store: LogStore, ledgers: Ledgers | None, part: Part, events: Iterable[Event], now_ms: int, then: Then
+) -> Refused | None:
+    """Submit a node's part, which holds these events, with what they mean to the ledgers."""
+    entries = [] if ledgers is None else ledgers.entries(events, now_ms)
+    if ledgers is None or not entries:
+        return store.submit((part,), then)
+
+    def appended(answer: AppendAnswer | StoreFailedError) -> None:
+        if isinstance(answer, Appended):
+            ledgers.appended(entries)
+        then(answer)
+
+    return store.submit((part,), appended, riders_of(entries))
+
+
+async def append_paid(
+    store: LogStore, ledgers: Ledgers | None, part: Part, events: Iterable[Event], now_ms: int
+) -> AppendAnswer:
+    """The same for a task that waits."""
+    return await answered(lambda then: submit_paid(store, ledgers, part, events, now_ms, then))

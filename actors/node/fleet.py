@@ -1,0 +1,122 @@
+"""All nodes of this process: whose session is live, starting a session, and the sweep of what nobody finished.
+
+A node has at most one actor, that of its newest session; an older one is closed with 4409 the moment a newer one is
+authenticated. A node that is away has no actor: its commands rest in the log, where only the sweeper touches them.
+"""
+
+import itertools
+from collections.abc import Awaitable, Callable
+
+import structlog
+import trio
+
+from actors.node.actor import NodeActor
+from actors.node.append_with_charges import append_paid
+from actors.node.command_rules import CorruptHistoryError, decide
+from actors.node.commands import Sweep
+from actors.node.node_stream import node_of, part_of, restore
+from actors.node.world import Authenticated, Connection, World
+from actors.supervision.child import ChildSpec, Handle, Kind
+from actors.supervision.crash_report import report
+from actors.supervision.registry import Registry
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from schemas.closes import NodeClose
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+SWEEP_EVERY_S = 60.0
+COMPACT_EVERY_SWEEPS = 60
+RETENTION_MS = 7 * 24 * 3600 * 1000  # settled history older than this is removed from the log
+
+
+class Fleet:
+    actor_class = NodeActor
+
+    def __init__(self, supervisor: Supervisor, world: World) -> None:
+        self.world = world
+        self.nodes: Registry[str, NodeActor] = Registry()
+        self._supervisor = supervisor
+        self._keeps_deadlines = False
+
+    def start_session(
+        self, proved: Authenticated, connection: Connection, on_end: Callable[[Exception | None], None]
+    ) -> tuple[NodeActor, Handle]:
+        """Start the node's new session and supersede the old one. Synchronous: the socket is never without an owner.
+
+        `on_end` is called after the actor's last step; when this raises, the connection is still the caller's.
+        """
+        self.keep_deadlines()  # before the first session there are no calls
+        node_id = proved.identity.node_id
+        older = self.nodes.find(node_id)
+        actor = self.actor_class(proved, connection, self.world)
+
+        def ended(crash: Exception | None) -> None:
+            self.world.roster.remove(actor)  # one that crashed had no chance to
+            on_end(crash)
+
+        handle = self._supervisor.start(
+            ChildSpec(
+                name="node",
+                run=actor.run,
+                kind=Kind.TEMPORARY,
+                stage=Stage.NODES,
+                entry=self.nodes.entry(node_id, actor),
+                ask_stop=lambda: actor.close(NodeClose.SERVICE_RESTART),
+                on_end=ended,
+            )
+        )
+        if older is not None:
+            older.close(NodeClose.SUPERSEDED)
+        return actor, handle
+
+    def revoke(self, token_id: str) -> None:
+        """The token was revoked: what it opened ends with 4401."""
+        for actor in self.nodes:
+            if actor.token_id == token_id:
+                actor.close(NodeClose.UNAUTHORIZED)
+
+    def start_sweeper(self) -> None:
+        self._keep("sweeper", self._sweep_for_ever)
+
+    def keep_deadlines(self) -> None:
+        """Start the task that keeps the calls' deadlines, if it is not there yet."""
+        if not self._keeps_deadlines:
+            self._keep("call_deadlines", self.world.calls.watch)
+            self._keeps_deadlines = True
+
+    def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        self._supervisor.start(ChildSpec(name=name, run=run, kind=Kind.PERMANENT, stage=Stage.CORE))
+
+    async def _sweep_for_ever(self) -> None:
+        for sweeps in itertools.count():
+            await self.sweep()
+            if sweeps % COMPACT_EVERY_SWEEPS == 0:
+                if self.world.ledgers is not None:
+                    await self.world.ledgers.snapshot(self.world.now().wall_ms)
+                await self.world.store.compact(self.world.now().wall_ms - RETENTION_MS)
+            await trio.sleep(SWEEP_EVERY_S)
+
+    async def sweep(self) -> None:
+        """Settle what has waited too long: by a live node's own actor, for a node that is away directly."""
+        for stream in await self.world.store.open_streams():
+            node_id = node_of(stream)
+            if node_id is None:
+                continue
+            actor = self.nodes.find(node_id)
+            if actor is not None:
+                actor.sweep()
+                continue
+            try:
+                before = restore(await self.world.store.load(stream)).state
+            except CorruptHistoryError as error:
+                # One node's damaged history is that node's: its sessions end with 1011, everybody else goes on.
+                log.error("history_corrupt", node_id=node_id, causes=report(error))
+                continue
+            wall_ms = self.world.now().wall_ms
+            decision = decide(before, Sweep(), wall_ms)
+            if decision.events:
+                # A conflict means that the node has come back meanwhile, a refusal that the log is in trouble: in
+                # both cases the next sweep is soon enough.
+                part = part_of(node_id, before, decision, wall_ms)
+                await append_paid(self.world.store, self.world.ledgers, part, decision.events, wall_ms)

@@ -1,0 +1,122 @@
+"""How a node's commands lie in the log: stream names, the open-command projection, snapshots, and the way back.
+
+The bridge between `command_rules`, which knows no store, and `store`, which knows no commands. Appending, and what to
+do about a conflict, is left to the node's actor.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from actors.log.store import Loaded, OpenItem, Part
+from actors.node.command_rules import CorruptHistoryError, NodeState, OpenCommand, fold
+from actors.node.events import CommandQueued, Event, NodeResumed, SessionOpened, decode, encode
+
+SNAPSHOT_EVERY_EVENTS = 256  # a restart folds fewer events than this; compaction needs a snapshot to cut at
+
+_T = TypeVar("_T")
+
+_STREAM_PREFIX = "node/"
+_encoder = msgspec.json.Encoder()
+_state_decoder = msgspec.json.Decoder(NodeState)
+_command_decoder = msgspec.json.Decoder(OpenCommand)
+
+
+class Decided(Protocol):
+    """A decision, or several in a row."""
+
+    @property
+    def state(self) -> NodeState: ...
+
+    @property
+    def events(self) -> Sequence[Event]: ...
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """A node's state, and the arguments of its open commands by `msg_id`."""
+
+    state: NodeState
+    arguments: dict[str, bytes]
+
+
+def stream_of(node_id: str) -> str:
+    """The stream that a node's events are in."""
+    return _STREAM_PREFIX + node_id
+
+
+def node_of(stream: str) -> str | None:
+    """The node whose stream this is; None for a stream of something else."""
+    return stream.removeprefix(_STREAM_PREFIX) if stream.startswith(_STREAM_PREFIX) else None
+
+
+def part_of(
+    node_id: str,
+    before: NodeState,
+    decision: Decided,
+    at_ms: int,
+    arguments: Mapping[str, bytes] | None = None,
+    *,
+    snapshot: bool = False,
+) -> Part:
+    """What to append for a decision made on `before`. `arguments` are those of the commands it queues, by `msg_id`."""
+    after = decision.state
+    touched: dict[str, bool] = {}  # in order, each once; True if this decision queued it
+    for event in decision.events:
+        if isinstance(event, CommandQueued):
+            touched[event.msg_id] = True
+        elif not isinstance(event, (SessionOpened, NodeResumed)):
+            touched.setdefault(event.msg_id, False)
+    opened: list[OpenItem] = []
+    closed: list[str] = []
+    for msg_id, queued in touched.items():
+        command = after.open_commands.get(msg_id)
+        if command is None:
+            closed.append(msg_id)
+        else:
+            opened.append(OpenItem(msg_id, _encoder.encode(command), (arguments or {})[msg_id] if queued else None))
+    due = after.version // SNAPSHOT_EVERY_EVENTS > before.version // SNAPSHOT_EVERY_EVENTS
+    return Part(
+        stream_of(node_id),
+        before.version,
+        at_ms,
+        tuple(map(encode, decision.events)),
+        tuple(opened),
+        tuple(closed),
+        _encoder.encode(after) if due or snapshot else None,
+    )
+
+
+def restore(loaded: Loaded) -> Restored:
+    """The node's state as the store has it."""
+    state = NodeState()
+    if loaded.snapshot is not None:
+        state = _decode(_state_decoder, loaded.snapshot.data)
+    for event in loaded.events:
+        if event.version != state.version + 1:
+            raise CorruptHistoryError(f"version {event.version} follows {state.version} in {loaded.stream}")
+        state = fold(state, (decode(event.data),))
+    if state.version != loaded.version:
+        raise CorruptHistoryError(f"{loaded.stream} ends at {state.version}, not at {loaded.version}")
+    # The projection is written with the events it follows from. If the two differ, one of them is damaged.
+    projected = {item.key: _decode(_command_decoder, item.data) for item in loaded.open_items}
+    if projected != state.open_commands:
+        raise CorruptHistoryError(f"the open commands of {loaded.stream} are not those of its history")
+    return Restored(state, {item.key: item.arguments or b"" for item in loaded.open_items})
+
+
+def open_commands_of(items: Iterable[OpenItem]) -> dict[str, OpenCommand]:
+    """The open commands among a node's items; one that is damaged is left out, and found out by `restore`."""
+    found = {}
+    for item in items:
+        with suppress(CorruptHistoryError):
+            found[item.key] = _decode(_command_decoder, item.data)
+    return found
+
+
+def _decode(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
+    try:
+        return decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise CorruptHistoryError(str(error)) from None

@@ -1,0 +1,1 @@
+"""The remaining HTTP routes: tools over plain HTTP, schemas, devices, operators, metrics."""

@@ -1,0 +1,116 @@
+"""What a principal may call, in a fixed order and in pages: tools of live nodes of its own tenant.
+
+Ordered by node, then by name, so that a page costs what it shows and a fleet's comings and goings do not move the rest.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from actors.node.fleet import Fleet
+from gateway.calls.paging import LOOKS_MAX, page_behind
+from gateway.identity.scopes import authorize
+from gateway.identity.tokens import Principal
+from schemas.projection import Tool, ToolName, parse_tool_name
+
+PAGE_TOOLS_DEFAULT = 200
+PAGE_TOOLS_MAX = 1000  # asked for more: this many
+
+_Place = tuple[str, str]  # a node, and a name of one of its tools
+_LAST = "\x7f"  # behind every name
+
+
+class Listed(Protocol):
+    """A tool as agents see it, wherever it is."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def listed(self) -> Mapping[str, Any]: ...
+
+
+class Elsewhere(Protocol):
+    """Tools that are no device's: `gateway.calls.upstreams`."""
+
+    def has(self, name: str) -> bool: ...
+
+    def tools(self, principal: Principal, wall_ms: int, after: str | None) -> Iterator[Listed]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    tools: Sequence[Listed]
+    next_cursor: str | None  # the last name shown, when there are more
+
+
+async def list_tools(
+    fleet: Fleet,
+    principal: Principal,
+    wall_ms: int,
+    after: str | None = None,
+    limit: int = PAGE_TOOLS_DEFAULT,
+    allows: Callable[[str], bool] = lambda _: True,
+) -> Page | None:
+    """One page behind the tool named `after`; None when that is no name of a tool. `allows` is the policy's word."""
+    place: _Place = ("", "")
+    if after is not None:
+        target = parse_tool_name(after)
+        if not isinstance(target, ToolName):
+            return None
+        place = (target.node_id, after)
+    look = partial(_look, fleet, principal, wall_ms, allows)
+    tools, has_more = await page_behind(place, look, min(limit, PAGE_TOOLS_MAX))
+    return Page(tools, tools[-1].name if has_more else None)
+
+
+def _look(
+    fleet: Fleet, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: _Place, room: int
+) -> tuple[list[Tool], _Place | None]:
+    nodes = fleet.world.roster.live_ids(principal.tenant)
+    found: list[Tool] = []
+    looks = 0
+    for index in range(bisect_left(nodes, behind[0]), len(nodes)):
+        node_id = nodes[index]
+        retained = fleet.world.manifests.find(node_id)
+        looks += 1
+        if retained is not None and not retained.is_expired(wall_ms):
+            tools = retained.accepted.tools
+            first = bisect_right(tools, behind[1], key=lambda tool: tool.name) if node_id == behind[0] else 0
+            for at in range(first, len(tools)):
+                tool = tools[at]
+                looks += 1
+                if authorize(principal, tool, retained.tenant, wall_ms) is None and allows(tool.name):
+                    found.append(tool)
+                if len(found) == room or looks >= LOOKS_MAX:
+                    return found, (node_id, tool.name)
+        if looks >= LOOKS_MAX:
+            return found, (node_id, _LAST)
+    return found, None
+
+
+async def list_all_tools(
+    fleet: Fleet,
+    elsewhere: Elsewhere | None,
+    principal: Principal,
+    wall_ms: int,
+    after: str | None = None,
+    limit: int = PAGE_TOOLS_DEFAULT,
+    allows: Callable[[str], bool] = lambda _: True,
+) -> Page | None:
+    """The same, and behind the last tool of a device those that are elsewhere. A cursor's prefix says whose it is."""
+    limit = min(limit, PAGE_TOOLS_MAX)
+    tools: list[Listed] = []
+    if elsewhere is None or after is None or not elsewhere.has(after):
+        page = await list_tools(fleet, principal, wall_ms, after, limit, allows)
+        if elsewhere is None or page is None or page.next_cursor is not None:
+            return page
+        tools, after = list(page.tools), None
+    for tool in elsewhere.tools(principal, wall_ms, after):
+        if allows(tool.name):
+            if len(tools) == limit:
+                return Page(tools, tools[-1].name)
+            tools.append(tool)
+    return Page(tools, None)

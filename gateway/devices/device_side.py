@@ -1,0 +1,117 @@
+"""The device side of a gateway put together: log, fleet, pump and listener under one supervisor."""
+
+import os
+import ssl
+from collections import Counter
+from dataclasses import dataclass, field
+
+import structlog
+
+from actors.bus.retained_manifests import ManifestShelf
+from actors.ledger.ledgers import Agent, Ledgers
+from actors.log.store import LogStore
+from actors.node.calls import PendingCalls
+from actors.node.drops import Drop
+from actors.node.fleet import Fleet
+from actors.node.node_stream import node_of, open_commands_of
+from actors.node.settings import NodeSettings
+from actors.node.world import World
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from gateway.devices.listener import DeviceListener, ListenerSettings
+from gateway.identity.device_auth import judge_auth
+from gateway.identity.tokens import Verifier
+from gateway.main.clock import now_of_this_run
+from gateway.net.pump import Pump
+from schemas.certificates import KnownCertificates
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSettings:
+    node: NodeSettings = field(default_factory=NodeSettings)
+    listener: ListenerSettings = field(default_factory=ListenerSettings)
+
+
+class DeviceSide:
+    """Call `start` inside a running supervisor, then `listen`; the supervisor stops it all."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        store: LogStore,
+        verifier: Verifier,
+        certificates: KnownCertificates,
+        settings: DeviceSettings,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        now = now_of_this_run()
+        self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
+        self.pump = Pump()
+        self.ledgers = Ledgers(store)
+        self.fleet = Fleet(
+            supervisor,
+            World(
+                store=store,
+                manifests=ManifestShelf(store),
+                calls=PendingCalls(),
+                certificates=certificates,
+                settings=settings.node,
+                now=now,
+                entropy=os.urandom,
+                count=self._count,
+                ledgers=self.ledgers,
+            ),
+        )
+        self.listener = DeviceListener(
+            supervisor,
+            self.fleet,
+            self.pump,
+            lambda frame: judge_auth(frame, verifier, certificates, now().wall_ms),
+            settings.listener,
+            tls,
+        )
+        self._supervisor = supervisor
+        self._store = store
+
+    def _count(self, what: Drop) -> None:
+        self.counts[what] += 1
+
+    async def start(self) -> None:
+        """Read what the log retains, then start what runs as long as the gateway does."""
+        self._supervisor.start(
+            ChildSpec(
+                name="log",
+                run=self._store.watch,
+                kind=Kind.FATAL,
+                stage=Stage.LOG,
+            )
+        )
+        await self.fleet.world.manifests.load()
+        await self._settle_ledgers()
+        self._supervisor.start(
+            ChildSpec(
+                name="pump",
+                run=self.pump.run,
+                kind=Kind.PERMANENT,
+                stage=Stage.CORE,
+                on_end=lambda _: self.pump.close(),
+            )
+        )
+        self.fleet.start_sweeper()
+
+    async def _settle_ledgers(self) -> None:
+        """What the process before this one left reserved, and for no command that is still open, was spent."""
+        open_commands = []
+        for stream in await self._store.open_streams():
+            if node_of(stream) is not None:
+                for msg_id, command in open_commands_of(await self._store.open_items(stream)).items():
+                    open_commands.append((msg_id, Agent(command.tenant, command.sub)))
+        charged = await self.ledgers.start(open_commands, self.fleet.world.now().wall_ms)
+        if charged:
+            log.info("ledgers_settled", charged=charged)
+
+    async def listen(self, host: str, port: int) -> int:
+        return await self.listener.listen(host, port)

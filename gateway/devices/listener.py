@@ -1,0 +1,320 @@
+"""`GET /devices/connect`: from a TCP connection to a node's session (device wire §2.1 to §2.3).
+
+Each connection has a task of its own until it is authenticated: the WebSocket handshake, then one `auth` frame, each
+within its time. Then the raw socket is taken from trio and given to the node's actor, and the task ends. How many may
+be on their way at once is bounded, in all and for each address, so that strangers cannot keep nodes out.
+"""
+
+import contextlib
+import errno
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TypeAlias
+
+import msgspec
+import structlog
+import trio
+from websockets.exceptions import PayloadTooBig
+from websockets.frames import Frame as WebSocketFrame
+from websockets.frames import Opcode
+from websockets.http11 import Request
+from websockets.protocol import OPEN
+
+from actors.node.fleet import Fleet
+from actors.node.world import Authenticated
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.errors import SupervisorStoppingError
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from gateway.devices.frame_reader import FrameReader
+from gateway.devices.node_socket import NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
+from gateway.net.pump import Pump
+from schemas.closes import NodeClose
+from schemas.errors import CODE_OF_STATUS, envelope
+from schemas.frames import SUBPROTOCOL, BadFrame, Fault, Frame, Side, decode
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+PATH = "/devices/connect"
+STRANGER_READ_BYTES = 4096  # at once: what a stranger sends in one go must not hold everybody else up
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_END_OF_HEAD = b"\r\n\r\n"
+_NOT_HTTP_BODY = msgspec.json.encode(envelope(CODE_OF_STATUS[HTTPStatus.BAD_REQUEST]))
+_NOT_HTTP = (
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    + f"Content-Length: {len(_NOT_HTTP_BODY)}\r\n\r\n".encode()
+    + _NOT_HTTP_BODY
+)
+Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSettings:
+    handshake_s_max: float = 5.0  # for TLS and the upgrade; then the connection is closed
+    auth_s_max: float = 5.0  # from the upgrade to the `auth` frame: 4408
+    head_bytes_max: int = 16 * 1024  # of the upgrade request; a longer one is 400
+    nodes_max: int = 20_000  # sessions; the next connection gets HTTP 503
+    strangers_max: int = 1_000  # connections that are not authenticated yet; the next one gets HTTP 503
+    strangers_per_address_max: int = 100  # the same for one address
+    turned_away_max: int = 64  # over these limits and being told so with 503; the next one is closed without a word
+    accept_again_s: float = 0.1  # pause after accept failed for want of file descriptors or memory
+    control_frames_max: int = 16  # pings and fragments before `auth`; more: 4400
+    backlog: int = 1024  # not accepted yet; the kernel drops the next one's SYN, and its node tries again
+    unreachable_s_max: int = 30  # TCP_USER_TIMEOUT: a node whose network is gone is dropped by the kernel
+    sockets: SocketSettings = field(default_factory=SocketSettings)
+
+
+class DeviceListener:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        fleet: Fleet,
+        pump: Pump,
+        authenticate: Callable[[Frame | BadFrame], Authenticated | NodeClose],
+        settings: ListenerSettings,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._supervisor = supervisor
+        self._fleet = fleet
+        self._pump = pump
+        self._authenticate = authenticate
+        self._settings = settings
+        self._tls = tls
+        self._strangers: Counter[str] = Counter()
+
+    @property
+    def strangers(self) -> int:
+        """Connections that are not authenticated yet."""
+        return self._strangers.total()
+
+    async def listen(self, host: str, port: int) -> int:
+        """Bind, start accepting, and say on which port."""
+        listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
+        for listener in listeners:
+            self._supervisor.start(
+                ChildSpec(
+                    name="device_listener",
+                    run=lambda listener=listener: self._accept(listener),  # type: ignore[misc]
+                    kind=Kind.PERMANENT,
+                    stage=Stage.ACCEPTING,
+                    on_end=lambda _, listener=listener: listener.socket.close(),  # type: ignore[misc]
+                )
+            )
+        bound: int = listeners[0].socket.getsockname()[1]
+        return bound
+
+    async def _accept(self, listener: trio.SocketListener) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                log.error("out_of_file_descriptors")
+                await trio.sleep(self._settings.accept_again_s)
+                continue
+            address = str(stream.socket.getpeername()[0]) if _is_connected(stream) else ""
+            if self._is_past_all_limits(address):
+                stream.socket.close()
+                continue
+            self._strangers[address] += 1
+            try:
+                self._supervisor.start(
+                    ChildSpec(
+                        name="device_greeting",
+                        run=lambda stream=stream, address=address: self._greet(stream, address),  # type: ignore[misc]
+                        kind=Kind.TEMPORARY,
+                        stage=Stage.ACCEPTING,
+                    )
+                )
+            except SupervisorStoppingError:
+                self._forget(address)
+                stream.socket.close()
+                return
+
+    def _is_past_all_limits(self, address: str) -> bool:
+        """Whether there are so many strangers that this one is not even told."""
+        spare = self._settings.turned_away_max
+        return (
+            self.strangers >= self._settings.strangers_max + spare
+            or self._strangers[address] >= self._settings.strangers_per_address_max + spare
+        )
+
+    def _forget(self, address: str) -> None:
+        self._strangers[address] -= 1
+        if not self._strangers[address]:
+            del self._strangers[address]
+
+    # ---- a stranger -------------------------------------------------------------------------------------------------
+
+    async def _greet(self, raw: trio.SocketStream, address: str) -> None:
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.unreachable_s_max * 1000)
+        stream: Stream = raw
+        adopted = False
+        try:
+            protocol = NodeProtocol()
+            with trio.move_on_after(self._settings.handshake_s_max):
+                if self._tls is not None:
+                    stream = trio.SSLStream(raw, self._tls, server_side=True, https_compatible=True)
+                    await stream.do_handshake()
+                early = await self._upgrade(stream, protocol, address)
+            if protocol.state is OPEN:
+                adopted = await self._admit(stream, protocol, early)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, ConnectionError):
+            pass
+        finally:
+            self._forget(address)
+            if not adopted:
+                raw.socket.close()
+
+    async def _upgrade(self, stream: Stream, protocol: NodeProtocol, address: str) -> bytes:
+        """The HTTP half: answer the request by an upgrade, or by an error and the end of the connection.
+
+        Returns what came behind the request: a first frame may come with it.
+        """
+        head = b""
+        while _END_OF_HEAD not in head and len(head) <= self._settings.head_bytes_max:
+            head += await _receive(stream)
+        head, end, early = head.partition(_END_OF_HEAD)
+        request = None
+        if len(head) <= self._settings.head_bytes_max:
+            protocol.receive_data(head + end)
+            request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
+        if request is None:
+            await self._say_and_linger(stream, _NOT_HTTP)
+            return b""
+        status = self._refusal(request, address)
+        response = protocol.accept(request) if status is None else protocol.reject(status, "")
+        if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
+            code = CODE_OF_STATUS.get(response.status_code, CODE_OF_STATUS[HTTPStatus.BAD_REQUEST])
+            response.body = msgspec.json.encode(envelope(code))
+            response.headers = type(response.headers)(
+                {"Content-Type": "application/json", "Content-Length": str(len(response.body)), "Connection": "close"}
+            )
+        protocol.send_response(response)
+        answer = b"".join(protocol.data_to_send())
+        if protocol.state is OPEN:
+            await stream.send_all(answer)
+        else:
+            await self._say_and_linger(stream, answer)
+        return early
+
+    def _refusal(self, request: Request, address: str) -> HTTPStatus | None:
+        settings = self._settings
+        if request.path.partition("?")[0] != PATH:
+            return HTTPStatus.NOT_FOUND
+        over = (
+            len(self._fleet.nodes) >= settings.nodes_max
+            or self.strangers > settings.strangers_max
+            or self._strangers[address] > settings.strangers_per_address_max
+        )
+        if over:
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        offered = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
+        if SUBPROTOCOL not in (name.strip() for name in offered.split(",")):
+            return HTTPStatus.BAD_REQUEST
+        return None
+
+    async def _admit(self, stream: Stream, protocol: NodeProtocol, early: bytes) -> bool:
+        """Wait for the `auth` frame; adopt the socket, or close it with the code that the frame deserves."""
+        reader = FrameReader(protocol)
+        verdict: Authenticated | NodeClose = NodeClose.TIMEOUT
+        with trio.move_on_after(self._settings.auth_s_max):
+            frame = await self._first_frame(stream, protocol, reader, early)
+            verdict = self._authenticate(frame) if frame is not None else NodeClose.NORMAL
+        if isinstance(verdict, NodeClose):
+            await self._turn_away(stream, protocol, verdict)
+            return False
+        return self._adopt(stream, protocol, reader, verdict)
+
+    async def _first_frame(
+        self, stream: Stream, protocol: NodeProtocol, reader: FrameReader, data: bytes
+    ) -> Frame | BadFrame | None:
+        """The first message; None when the node says goodbye instead.
+
+        Two at once are one too many: the second is out of order, because `auth_ok` has to come first.
+        """
+        parts: list[bytes] = []
+        others = 0
+        while True:
+            first: Frame | BadFrame | None = None
+            for message in reader.read(data) if data else ():
+                if isinstance(message, WebSocketFrame):
+                    others += 1
+                    if others > self._settings.control_frames_max:
+                        return BadFrame(Fault.NOT_JSON)
+                    match message.opcode:
+                        case Opcode.CLOSE:
+                            return None
+                        case Opcode.BINARY:
+                            return BadFrame(Fault.NOT_JSON)
+                        case Opcode.PING | Opcode.PONG:
+                            continue
+                    parts.append(bytes(message.data))
+                    if not message.fin:
+                        continue
+                else:
+                    parts.append(message)
+                if first is not None:
+                    return BadFrame(Fault.UNKNOWN_TYPE)
+                first, parts = decode(b"".join(parts), Side.NODE), []
+            if first is not None:
+                return first
+            if protocol.parser_exc is not None:
+                too_large = isinstance(protocol.parser_exc, PayloadTooBig)
+                return BadFrame(Fault.TOO_LARGE if too_large else Fault.NOT_JSON)
+            if pongs := protocol.data_to_send():
+                await stream.send_all(b"".join(pongs))
+            data = await _receive(stream)
+
+    async def _turn_away(self, stream: Stream, protocol: NodeProtocol, close: NodeClose) -> None:
+        log.info("node_turned_away", code=close.value.code, reason=close.value.reason)
+        if protocol.state is OPEN:
+            protocol.send_close(close.value.code, close.value.reason)
+        await self._say_and_linger(stream, b"".join(protocol.data_to_send()))
+
+    async def _say_and_linger(self, stream: Stream, last_words: bytes) -> None:
+        """Until it hangs up, for a moment: closing with unread input would take the last words back."""
+        with trio.move_on_after(self._settings.sockets.close_s_max), contextlib.suppress(trio.BrokenResourceError):
+            await stream.send_all(last_words)
+            while True:
+                await _receive(stream)
+
+    def _adopt(self, stream: Stream, protocol: NodeProtocol, reader: FrameReader, proved: Authenticated) -> bool:
+        """Give the socket to the node's actor. No checkpoint in here: it always has exactly one owner."""
+        node_socket: NodeSocket
+        if isinstance(stream, trio.SSLStream):
+            node_socket = TlsNodeSocket(stream, reader, protocol, self._settings.sockets)
+        else:
+            raw = socket.socket(fileno=stream.socket.detach())
+            raw.setblocking(False)
+            node_socket = PlainNodeSocket(raw, reader, protocol, self._settings.sockets, self._pump)
+        try:
+            actor, handle = self._fleet.start_session(proved, node_socket, node_socket.end)
+        except SupervisorStoppingError:
+            node_socket.end(None)
+            return True
+        node_socket.belongs_to(actor, handle.crash)
+        if isinstance(node_socket, PlainNodeSocket):
+            node_socket.start_reading()
+        return True
+
+
+def _is_connected(stream: trio.SocketStream) -> bool:
+    """A peer may be gone before we come to look; its address with it."""
+    try:
+        stream.socket.getpeername()
+    except OSError:
+        return False
+    return True
+
+
+async def _receive(stream: Stream) -> bytes:
+    data = bytes(await stream.receive_some(STRANGER_READ_BYTES))
+    if not data:
+        raise trio.BrokenResourceError
+    return data

@@ -1,0 +1,307 @@
+"""A node's WebSocket after its handshake: frames to its actor, bytes to its socket, neither ever waiting.
+
+Reading is the pump's (`on_readable`) or, over TLS, a task's; both end in `feed`. Writing goes straight to the socket
+while it takes it; what it does not take waits here, at most `unsent_frames_max` frames, and `run` flushes it. What the
+frames mean is the actor's; what an unreadable one is worth is said in our close codes, not in WebSocket's.
+"""
+
+import logging
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import trio
+from websockets.exceptions import PayloadTooBig
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from actors.node.actor import NodeActor
+from gateway.devices.frame_reader import FrameReader, text_frame
+from gateway.net.pump import Pump
+from schemas.closes import NodeClose
+from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL
+
+# websockets logs what it receives when asked to debug, and parser failures with their data: not into our log.
+_silent = logging.getLogger("heliograph.websockets.silent")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+_silent.setLevel(logging.CRITICAL)
+
+
+@dataclass(frozen=True, slots=True)
+class SocketSettings:
+    unsent_frames_max: int = 64  # more that the node does not read: 4413
+    read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
+    control_frames_max: int = 16  # pings and fragments in one read; more: 4429
+    stuck_s_max: float = 0.5  # over TLS: a write under way for longer means that the node does not read
+    close_s_max: float = 1.0  # for the close frame to go out and the node to hang up; then the socket is closed
+
+
+class NodeProtocol(ServerProtocol):
+    """websockets' server side, failing with the device wire's close codes instead of RFC 6455's."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            subprotocols=[Subprotocol(SUBPROTOCOL)], extensions=[], max_size=FRAME_BYTES_MAX, logger=_silent
+        )
+
+    def fail(self, code: CloseCode | int, reason: str = "") -> None:
+        if code == CloseCode.ABNORMAL_CLOSURE:  # the peer is gone: nothing is sent
+            super().fail(code, reason)
+        else:
+            ours = NodeClose.TOO_LARGE if code == CloseCode.MESSAGE_TOO_BIG else NodeClose.BAD_FRAME
+            super().fail(ours.value.code, ours.value.reason)
+
+
+class NodeSocket(ABC):
+    """Implements `actors.node.world.Connection`. How bytes get in and out is for the two kinds below."""
+
+    def __init__(self, reader: FrameReader, protocol: NodeProtocol, settings: SocketSettings) -> None:
+        self._reader = reader
+        self._protocol = protocol
+        self._settings = settings
+        self._actor: NodeActor | None = None
+        self._crash: Callable[[Exception], None] | None = None
+        self._unsent: deque[bytes] = deque()
+        self._fragments: list[bytes] = []
+        self._gone = trio.Event()
+        self._closing = False
+        self._has_work = trio.Event()
+        self._flushing = trio.CancelScope()
+
+    def belongs_to(self, actor: NodeActor, crash: Callable[[Exception], None]) -> None:
+        """From here on frames go to this actor, and a bug while reading them crashes it alone."""
+        self._actor = actor
+        self._crash = crash
+
+    def crash(self, exc: Exception) -> None:
+        assert self._crash is not None
+        self._crash(exc)
+
+    # ---- in ---------------------------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Bytes from the node; none means that it is gone."""
+        if not data:
+            self._hang_up()
+            return
+        actor, protocol = self._actor, self._protocol
+        assert actor is not None
+        had_failed = protocol.parser_exc is not None
+        others = 0
+        for message in self._reader.read(data):
+            if isinstance(message, Frame):
+                others += 1
+                self._on_frame(message)
+            else:
+                actor.on_frame(message)
+        if others > self._settings.control_frames_max:
+            actor.close(NodeClose.RATE_LIMITED)
+        if protocol.parser_exc is not None and not had_failed:
+            if isinstance(protocol.parser_exc, PayloadTooBig):
+                actor.on_too_large()
+            else:
+                actor.on_binary()
+        if answers := protocol.data_to_send():  # pongs, a close
+            if self._is_backed_up():
+                actor.close(NodeClose.TOO_LARGE)
+            else:
+                self._write([b"".join(answers)])
+
+    def _on_frame(self, frame: Frame) -> None:
+        assert self._actor is not None
+        match frame.opcode:
+            case Opcode.TEXT if frame.fin:
+                self._actor.on_frame(bytes(frame.data))
+            case Opcode.TEXT | Opcode.CONT:
+                # A fragmented binary message is refused at its first frame; its rest is text to nobody.
+                self._fragments.append(bytes(frame.data))
+                if frame.fin:
+                    whole, self._fragments = b"".join(self._fragments), []
+                    self._actor.on_frame(whole)
+            case Opcode.BINARY:
+                self._actor.on_binary()
+            case Opcode.CLOSE:
+                self._actor.close(NodeClose.NORMAL)
+
+    def _hang_up(self) -> None:
+        self._gone.set()
+        self._has_work.set()
+        self._flushing.cancel()
+        self._unsent.clear()
+        if self._actor is not None:
+            self._actor.close(NodeClose.NORMAL)
+
+    # ---- out --------------------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes) -> bool:
+        if self._gone.is_set() or self._closing or self._protocol.state is not OPEN:
+            return False
+        if self._is_backed_up():
+            assert self._actor is not None
+            self._actor.close(NodeClose.TOO_LARGE)
+            return False
+        self._unsent.append(text_frame(data))
+        self._flush_now()
+        return not self._gone.is_set()
+
+    def close(self, close: NodeClose) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        if self._protocol.state is OPEN:
+            self._protocol.send_close(close.value.code, close.value.reason)
+        self._write(self._protocol.data_to_send())
+        self._flushing.deadline = trio.current_time() + self._settings.close_s_max
+        self._has_work.set()
+
+    def _write(self, chunks: list[bytes]) -> bool:
+        """Queue and flush; False when the socket is gone."""
+        # An empty chunk asks for a half-close; `run` ends the connection soon after one anyway.
+        self._unsent.extend(chunk for chunk in chunks if chunk)
+        self._flush_now()
+        return not self._gone.is_set()
+
+    async def run(self) -> None:
+        while not self._gone.is_set() and not self._closing:
+            await self._has_work.wait()
+            self._has_work = trio.Event()
+            if not self._closing:  # closed meanwhile, it has only the bounded time below
+                with trio.CancelScope() as self._flushing:
+                    await self._flush_all()
+        with trio.move_on_after(self._settings.close_s_max):
+            await self._flush_all()
+            await self._gone.wait()
+
+    def _is_backed_up(self) -> bool:
+        """Whether the node does not read: more is waiting than it may."""
+        return len(self._unsent) >= self._settings.unsent_frames_max
+
+    @abstractmethod
+    def _flush_now(self) -> None:
+        """Write what can be written without waiting; set `_has_work` if anything is left."""
+
+    @abstractmethod
+    async def _flush_all(self) -> None:
+        """Write everything, waiting for room."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Let go of the socket."""
+
+    def end(self, cause: Exception | None) -> None:
+        """After the actor's last step. If it crashed, the node is told so as far as that goes without waiting."""
+        if cause is not None and not self._gone.is_set():
+            self.close(NodeClose.INTERNAL)
+        self._release()
+
+
+class PlainNodeSocket(NodeSocket):
+    """A raw non-blocking socket, read by the pump (it implements `gateway.net.pump.Owner`)."""
+
+    def __init__(
+        self, sock: socket.socket, reader: FrameReader, protocol: NodeProtocol, settings: SocketSettings, pump: Pump
+    ) -> None:
+        super().__init__(reader, protocol, settings)
+        self._sock = sock
+        self._pump = pump
+
+    def start_reading(self) -> None:
+        self._pump.register(self._sock, self)
+
+    def on_readable(self) -> None:
+        try:
+            data = self._sock.recv(self._settings.read_bytes_max)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self.feed(data)
+
+    def _hang_up(self) -> None:
+        self._pump.unregister(self._sock)
+        super()._hang_up()
+
+    def _flush_now(self) -> None:
+        try:
+            while self._unsent:
+                chunk = self._unsent[0]
+                written = self._sock.send(chunk)
+                if written < len(chunk):
+                    self._unsent[0] = chunk[written:]
+                else:
+                    self._unsent.popleft()
+        except BlockingIOError:
+            self._has_work.set()
+        except OSError:
+            self._hang_up()
+
+    async def _flush_all(self) -> None:
+        while self._unsent:
+            await trio.lowlevel.wait_writable(self._sock)
+            self._flush_now()
+
+    def _release(self) -> None:
+        self._pump.unregister(self._sock)
+        self._sock.close()
+
+
+class TlsNodeSocket(NodeSocket):
+    """A TLS stream, read and written by tasks: OpenSSL's buffers are not the kernel's to announce."""
+
+    def __init__(
+        self,
+        stream: trio.SSLStream[trio.SocketStream],
+        reader: FrameReader,
+        protocol: NodeProtocol,
+        settings: SocketSettings,
+    ) -> None:
+        super().__init__(reader, protocol, settings)
+        self._stream = stream
+        self._writing_since_s: float | None = None
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read)
+            await super().run()
+            nursery.cancel_scope.cancel()
+
+    async def _read(self) -> None:
+        while not self._gone.is_set():
+            try:
+                data = bytes(await self._stream.receive_some(self._settings.read_bytes_max))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+            self.feed(data)
+
+    def _is_backed_up(self) -> bool:
+        # Nothing is written inside `send` here, so that many frames may wait although the node reads: what tells is a
+        # write that does not come to its end.
+        since_s = self._writing_since_s
+        is_stuck = since_s is not None and trio.current_time() - since_s > self._settings.stuck_s_max
+        return is_stuck and super()._is_backed_up()
+
+    def _flush_now(self) -> None:
+        if self._unsent:
+            self._has_work.set()
+
+    async def _flush_all(self) -> None:
+        while self._unsent:
+            chunks = list(self._unsent)
+            self._writing_since_s = trio.current_time()
+            try:
+                await self._stream.send_all(b"".join(chunks))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                self._hang_up()
+                return
+            finally:
+                self._writing_since_s = None
+            for _ in range(min(len(chunks), len(self._unsent))):
+                self._unsent.popleft()
+
+    def _release(self) -> None:
+        self._stream.transport_stream.socket.close()

@@ -1,0 +1,1 @@
+"""Finding personal data in what agents send and get back."""

@@ -1,0 +1,1 @@
+"""Rates, and what an agent has spent, told to people."""

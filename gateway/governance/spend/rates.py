@@ -1,0 +1,68 @@
+"""How often agents may call: a token bucket for each rate of an agent's entry. Pure: `now_s` is passed in, monotonic.
+
+A call needs a token of every rate that concerns its tool; if one has none, none is taken. What a capability announces
+for all its callers is counted elsewhere (`actors/node/limit_rules.py`).
+"""
+
+from actors.bucket_rules import TokenBucket
+from gateway.governance.policy.policy import AgentRules, Rate
+
+AGENTS_MAX = 10_000  # remembered; past it the one that has called least recently begins anew, with full buckets
+
+
+class AgentRates:
+    """Of one agent. As many buckets as its entry has rates."""
+
+    def __init__(self, rules: AgentRules) -> None:
+        self.rules = rules
+        # Made at the first call that they concern: full until then. A rate that is there twice is one.
+        self._buckets: dict[Rate, TokenBucket | None] = dict.fromkeys(rules.rates)
+
+    def adopt(self, rules: AgentRules) -> None:
+        """The policy has changed: rates that are still there keep their history, all others begin anew."""
+        self.rules = rules
+        self._buckets = {rate: self._buckets.get(rate) for rate in rules.rates}
+
+    def take(self, tool_name: str, now_s: float) -> int | None:
+        """None: the call may be made, and counts. Else in how many milliseconds to ask again."""
+        buckets = self._concerned(tool_name, now_s)
+        waits_ms = [wait_ms for bucket in buckets if (wait_ms := bucket.wait_ms(now_s)) is not None]
+        if waits_ms:
+            return max(waits_ms)
+        for bucket in buckets:
+            bucket.take(now_s)
+        return None
+
+    def _concerned(self, tool_name: str, now_s: float) -> list[TokenBucket]:
+        concerned = []
+        for rate, bucket in self._buckets.items():
+            if rate.concerns(tool_name):
+                if bucket is None:
+                    bucket = self._buckets[rate] = TokenBucket.full(rate.calls / rate.per_s, rate.calls, now_s)
+                concerned.append(bucket)
+        return concerned
+
+
+class Rates:
+    """Of all agents, by the rules that hold now."""
+
+    def __init__(self, agents_max: int = AGENTS_MAX) -> None:
+        self._agents_max = agents_max
+        self._by_sub: dict[str, AgentRates] = {}  # the one that has called least recently first
+
+    def __len__(self) -> int:
+        return len(self._by_sub)
+
+    def take(self, sub: str, rules: AgentRules, tool_name: str, now_s: float) -> int | None:
+        """As `AgentRates.take`."""
+        if not rules.rates:
+            return None
+        rates = self._by_sub.pop(sub, None)
+        if rates is None:
+            rates = AgentRates(rules)
+            if len(self._by_sub) >= self._agents_max:
+                del self._by_sub[next(iter(self._by_sub))]
+        elif rates.rules is not rules:
+            rates.adopt(rules)
+        self._by_sub[sub] = rates
+        return rates.take(tool_name, now_s)

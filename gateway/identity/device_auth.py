@@ -1,0 +1,31 @@
+"""What an `auth` frame proves (device wire §2.5): a node's identity, or the close code that turns it away."""
+
+from actors.node.world import Authenticated
+from gateway.identity.scopes import may_connect
+from gateway.identity.tokens import TokenClass, TokenFault, Verifier
+from schemas.certificates import KnownCertificates
+from schemas.closes import NodeClose
+from schemas.frames import Auth, BadFrame, Fault, Frame
+from schemas.manifest import NodeIdentity
+
+
+def judge_auth(
+    frame: Frame | BadFrame, verifier: Verifier, certificates: KnownCertificates, now_ms: int
+) -> Authenticated | NodeClose:
+    """The first frame of a session."""
+    if isinstance(frame, BadFrame):
+        if frame.fault is Fault.TOO_LARGE:
+            return NodeClose.TOO_LARGE
+        # An `auth` that is whole but for its token has no token: that is about authority, not about form.
+        without_token = frame.type == "auth" and frame.pointer == "/payload/token" and frame.msg_id is not None
+        return NodeClose.UNAUTHORIZED if without_token else NodeClose.BAD_FRAME
+    if not isinstance(frame, Auth):
+        return NodeClose.BAD_FRAME
+    principal = verifier.verify(frame.token, TokenClass.DEVICE_RUNTIME, now_ms)
+    if isinstance(principal, TokenFault):
+        return NodeClose.UNAUTHORIZED
+    tenants = certificates.tenants_of(frame.node_id)
+    if not may_connect(principal, frame.node_id, now_ms) or (tenants and principal.tenant not in tenants):
+        return NodeClose.FORBIDDEN
+    identity = NodeIdentity(frame.node_id, principal.tenant)
+    return Authenticated(identity, frame.msg_id, principal.jti, principal.expires_at_ms)

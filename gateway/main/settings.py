@@ -1,0 +1,181 @@
+"""The settings of a gateway: one typed object, from a TOML file, then the environment, then flags; the last one wins.
+
+    [http]      listen = "127.0.0.1:8420", tls_certificate = "…", tls_key = "…"
+    [devices]   listen = "127.0.0.1:8421", tls_certificate = "…", tls_key = "…"
+    [node]      limits of a node's session          (actors/node/settings.py)
+    [listener]  limits of the device listener       (gateway/devices/listener.py)
+    [mcp]       limits of the MCP endpoint          (gateway/mcp/settings.py)
+    [stream]    limits of telemetry streams         (actors/stream/settings.py)
+    [door]      limits of the HTTP door             (gateway/net/http1/settings.py)
+    [access]    jwks = "keys.json"                  (gateway/identity/settings.py)
+    [governance] policy = "policy.toml"             (gateway/governance/settings.py)
+    [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
+    [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
+    [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
+    data = "heliograph-data"
+
+In the environment the same are HELIOGRAPH_DATA, HELIOGRAPH_HTTP_LISTEN, HELIOGRAPH_NODE_SILENCE_S_MAX and so on. A name
+that is not known is refused, with what it could have been.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+
+from actors.node.settings import NodeSettings
+from actors.stream.settings import StreamSettings
+from gateway.calls.upstreams.settings import UpstreamSettings
+from gateway.devices.device_side import DeviceSettings
+from gateway.devices.listener import ListenerSettings
+from gateway.governance.settings import GovernanceSettings
+from gateway.identity.settings import AccessSettings
+from gateway.mcp.settings import McpSettings
+from gateway.net.http1.settings import DoorSettings
+from gateway.observe.log_output import LogSettings
+from gateway.observe.tracing import OtelSettings
+
+PREFIX = "HELIOGRAPH_"
+TOKEN, OPERATOR_TOKEN = "HELIOGRAPH_TOKEN", "HELIOGRAPH_OPERATOR_TOKEN"  # for commands: no settings of a gateway
+
+
+class SettingsError(Exception):
+    """A mistake in a file, a variable or a flag; the text says which and what to do."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    host: str
+    port: int  # 0: any that is free
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise SettingsError("an address is HOST:PORT, such as 127.0.0.1:8420; port 0 picks a free one")
+        return cls(host.strip("[]"), int(port))
+
+
+class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str = "127.0.0.1:8420"
+    public_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s]+$")] | None = (
+        None  # how agents reach this gateway, such as https://gw.example; default: as they did
+    )
+    tls_certificate: str | None = None  # PEM, with its chain; with it agents come over https://
+    tls_key: str | None = None
+    metrics_open: bool = False  # GET /metrics for whoever asks; else it takes an operator token
+    trusted_proxies: list[str] = []  # networks whose X-Forwarded-For is believed, such as 10.0.0.0/8; nobody else's is
+
+
+class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str = "127.0.0.1:8421"
+    tls_certificate: str | None = None  # PEM, with its chain; with it nodes dial in over wss://
+    tls_key: str | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    data: str = "heliograph-data"
+    http: _Http = msgspec.field(default_factory=_Http)
+    devices: _Devices = msgspec.field(default_factory=_Devices)
+    node: NodeSettings = msgspec.field(default_factory=NodeSettings)
+    listener: ListenerSettings = msgspec.field(default_factory=ListenerSettings)
+    mcp: McpSettings = msgspec.field(default_factory=McpSettings)
+    stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
+    door: dict[str, int | float] = {}
+    access: AccessSettings = msgspec.field(default_factory=AccessSettings)
+    governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
+    upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
+    log: LogSettings = msgspec.field(default_factory=LogSettings)
+    otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
+
+    @property
+    def data_path(self) -> Path:
+        return Path(self.data)
+
+    @property
+    def device_settings(self) -> DeviceSettings:
+        return DeviceSettings(self.node, self.listener)
+
+    @property
+    def door_settings(self) -> DoorSettings:
+        unknown = set(self.door) - {field.name for field in fields(DoorSettings)} | (
+            {"trusted_proxies"} & set(self.door)
+        )
+        if unknown:
+            raise SettingsError(f"a setting is wrong: [door] has no {', '.join(sorted(unknown))}")
+        try:
+            proxies = tuple(ip_network(network) for network in self.http.trusted_proxies)
+        except ValueError:
+            raise SettingsError("http.trusted_proxies is a list of networks, such as 10.0.0.0/8") from None
+        return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
+
+
+_SECTIONS = frozenset(Settings.__struct_fields__) - {"data"}
+
+
+def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
+    """`flags` by dotted name, such as `http.listen`; those that are None were not given. Raises SettingsError."""
+    values: dict[str, Any] = {}
+    if file is not None:
+        try:
+            values = tomllib.loads(file.read_text())
+        except OSError as error:
+            raise SettingsError(f"cannot read {file}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{file} is not TOML: {error}") from error
+    for name, value in environment.items():
+        if name.startswith(PREFIX) and name not in (TOKEN, OPERATOR_TOKEN):
+            _put(values, _dotted(name.removeprefix(PREFIX).lower()), _parsed(value))
+    for name, value in flags.items():
+        if value is not None:
+            _put(values, name, value)
+    _refuse_unknown(values, Settings)
+    try:
+        return msgspec.convert(values, Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"a setting is wrong: {error}") from error
+
+
+def _refuse_unknown(values: Mapping[str, Any], settings: type, place: str = "") -> None:
+    """msgspec passes over what a dataclass does not have, and a mistyped limit would go unnoticed."""
+    known = get_type_hints(settings)
+    for name, value in values.items():
+        if name not in known:
+            raise SettingsError(f"a setting is wrong: there is no {place}{name}; there are {', '.join(sorted(known))}")
+        if isinstance(value, dict) and hasattr(known[name], "__annotations__"):
+            _refuse_unknown(value, known[name], f"{place}{name}.")
+
+
+def _dotted(name: str) -> str:
+    section, _, rest = name.partition("_")
+    return f"{section}.{rest}" if section in _SECTIONS and rest else name
+
+
+def _parsed(value: str) -> Any:
+    """Numbers and booleans as such; everything else is text."""
+    try:
+        return tomllib.loads(f"v = {value}")["v"]
+    except tomllib.TOMLDecodeError:
+        return value
+
+
+def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
+    section, _, name = dotted.rpartition(".")
+    target = values.setdefault(section, {}) if section else values
+    if not isinstance(target, dict):
+        raise SettingsError(f"{section} is a section, not a value")
+    target[name] = value
+
+
+def from_environment(file: Path | None, flags: Mapping[str, Any]) -> Settings:
+    return load(file, os.environ, flags)
+
+
+def log_from_environment() -> LogSettings:
+    """For a node, which has no other settings of ours; what else is in the environment is not its business."""
+    mine = {name: value for name, value in os.environ.items() if name.startswith(f"{PREFIX}LOG_")}
+    return load(None, mine, {}).log

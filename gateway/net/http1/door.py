@@ -1,0 +1,203 @@
+"""The door: HTTP for one ASGI application, as children of the supervisor.
+
+Here connections are accepted, counted and refused; what happens on one is in `connection.py`, what its bytes mean in
+`requests.py` and `responses.py`. TLS, HTTP/2 and WebSockets are hypercorn's (`hypercorn_bridge.py`). The lifespan
+protocol is not spoken: whoever starts the door starts the application.
+"""
+
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from http import HTTPStatus
+
+import structlog
+import trio
+
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.errors import SupervisorStoppingError
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from gateway.net.http1.addresses import Addresses
+from gateway.net.http1.connection import Connection
+from gateway.net.http1.exchange import App
+from gateway.net.http1.responses import refusal
+from gateway.net.http1.service import Service
+from gateway.net.http1.settings import DoorSettings
+from gateway.net.http1.turns import Turns
+from gateway.net.http1.wire import Wire
+from gateway.net.hypercorn.bridge import HypercornBridge
+from gateway.net.hypercorn.tls_connection import TlsConnection
+from gateway.net.pump import Pump
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+ACCEPT_BATCH_MAX = 16
+"""Connections accepted before other tasks get their turn."""
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+class Door:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        app: App,
+        *,
+        body_bytes_max: Callable[[str], int],
+        settings: DoorSettings | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._supervisor = supervisor
+        self._settings = settings or DoorSettings()
+        self._addresses = Addresses(self._settings.trusted_proxies, self._settings.connections_per_address_max)
+        self._pump = Pump()
+        self._service = Service(
+            app=app,
+            settings=self._settings,
+            body_bytes_max=body_bytes_max,
+            addresses=self._addresses,
+            turns=Turns(self._addresses, self._settings.turns_per_address_max),
+            calls=supervisor.calls,
+            pump=self._pump,
+        )
+        self._bridge = HypercornBridge(self._service)
+        self._tls = tls
+        self._refusals = 0
+        self._open: set[Connection | TlsConnection] = set()
+        self._is_kept = False
+
+    @property
+    def connections(self) -> int:
+        """Open ones; an adopted socket is no longer a connection of the door's."""
+        return len(self._open)
+
+    async def listen(self, host: str, port: int) -> int:
+        """Bind, start accepting, and say on which port."""
+        listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
+        if not self._is_kept:
+            self._is_kept = True
+            self._keep()
+        for listener in listeners:
+            sock = socket.socket(fileno=listener.socket.detach())
+            sock.setblocking(False)
+            # Those accepted inherit both.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.unreachable_s_max * 1000)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            port = sock.getsockname()[1]
+            self._supervisor.start(
+                ChildSpec(
+                    name="door",
+                    run=lambda sock=sock: self._accept(sock),  # type: ignore[misc]
+                    kind=Kind.PERMANENT,
+                    stage=Stage.ACCEPTING,
+                    on_end=lambda _, sock=sock: sock.close(),  # type: ignore[misc]
+                )
+            )
+        return port
+
+    def _keep(self) -> None:
+        """Start what all connections share."""
+        self._supervisor.start(
+            ChildSpec(name="door_sweeper", run=self._sweep, kind=Kind.PERMANENT, stage=Stage.ACCEPTING)
+        )
+        # It serves requests that a stop lets finish, so it goes after them.
+        self._supervisor.start(
+            ChildSpec(name="door_turns", run=self._service.turns.run, kind=Kind.PERMANENT, stage=Stage.CORE)
+        )
+        self._supervisor.start(
+            ChildSpec(
+                name="door_pump",
+                run=self._pump.run,
+                kind=Kind.PERMANENT,
+                stage=Stage.CORE,
+                on_end=lambda _: self._pump.close(),
+            )
+        )
+
+    async def _sweep(self) -> None:
+        while True:
+            await trio.sleep(self._settings.sweep_s)
+            now_s = trio.current_time()
+            for connection in self._open:
+                connection.expire(now_s)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            for _ in range(ACCEPT_BATCH_MAX):
+                try:
+                    sock, peer = listener.accept()
+                except BlockingIOError:
+                    break
+                except OSError as exc:
+                    if exc.errno not in _EXHAUSTED:
+                        continue  # that one was gone before we came
+                    log.warning("door_exhausted", errno=exc.errno)
+                    await trio.sleep(self._settings.accept_again_s)
+                    break
+                sock.setblocking(False)
+                self._admit(sock, peer[:2])
+
+    def _admit(self, sock: socket.socket, peer: tuple[str, int]) -> None:
+        """Start its task, or turn it away. Synchronous: the socket has an owner at every moment."""
+        if self.connections >= self._settings.connections_max:
+            self._turn_away(sock)
+            return
+        address = peer[0]
+        # A proxy's connections carry many clients' requests, which are counted one by one.
+        counted = not self._addresses.is_proxy(address)
+        if counted and not self._addresses.enter(address):
+            self._turn_away(sock)
+            return
+        connection: Connection | TlsConnection
+        if self._tls is None:
+            connection = Connection(self._service, self._bridge, sock, peer)
+        else:
+            connection = TlsConnection(self._service, self._bridge, sock, address, self._tls)
+        self._open.add(connection)
+
+        def end(crash: Exception | None) -> None:
+            self._open.discard(connection)
+            if counted:
+                self._addresses.leave(address)
+            connection.end(crash)
+
+        spec = ChildSpec(
+            name="http_connection",
+            run=connection.run,
+            kind=Kind.TEMPORARY,
+            stage=Stage.ACCEPTING,
+            ask_stop=connection.ask_stop,
+            on_end=end,
+        )
+        try:
+            self._supervisor.start(spec)
+        except SupervisorStoppingError:
+            end(None)
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        wire = Wire(sock, self._settings, self._pump)
+        # Over TLS not a word either: a handshake would cost more than what is refused.
+        if self._refusals >= self._settings.refusals_max or self._tls is not None:
+            wire.close()
+            return
+        self._refusals += 1
+
+        async def tell() -> None:
+            correlation_id = self._service.correlation_id()
+            log.info("connection_refused", status=503, correlation_id=correlation_id)
+            try:
+                await wire.write(refusal(HTTPStatus.SERVICE_UNAVAILABLE, correlation_id))
+                await wire.linger()
+            except OSError:
+                pass
+
+        def end(_: Exception | None) -> None:
+            self._refusals -= 1
+            wire.close()
+
+        spec = ChildSpec(name="http_refusal", run=tell, kind=Kind.TEMPORARY, stage=Stage.ACCEPTING, on_end=end)
+        try:
+            self._supervisor.start(spec)
+        except SupervisorStoppingError:
+            end(None)

@@ -1,0 +1,133 @@
+"""Connections that hypercorn serves with the same application: HTTP/2 and WebSockets that came to the door, and TLS.
+
+hypercorn's per-connection server is used as it is, on a stream that bounds its writes (it shields them from
+cancellation) and with each request held to the door's bounds (`foreign_exchange.py`). Here are the connections: what
+hypercorn is told of our limits, and whose request it is; when one ends is in `life.py`.
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+import structlog
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+
+from actors.supervision.crash_report import report
+from gateway.net.http1.exchange import Receive, Scope, Send
+from gateway.net.http1.requests import H2_PREFACE
+from gateway.net.http1.service import Service
+from gateway.net.http1.settings import DoorSettings
+from gateway.net.http1.wire import ReplayedStream
+from gateway.net.hypercorn.fix import bound_http2_buffers
+from gateway.net.hypercorn.foreign_exchange import ForeignExchange, answer_with
+from gateway.net.hypercorn.life import Life
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+TlsStream: TypeAlias = trio.SSLStream[ReplayedStream]
+
+
+class HypercornBridge:
+    """Requests under way are counted as calls, which a stop waits for; WebSockets are not."""
+
+    def __init__(self, service: Service) -> None:
+        bound_http2_buffers()
+        self._service = service
+        self._context = WorkerContext(None)
+        self._config = _config(service.settings)
+        self._websocket = _config(service.settings)
+        # A refused WebSocket closes its connection: what followed on it would not have come through the door.
+        self._websocket.keep_alive_max_requests = 0
+
+    async def serve(self, stream: ReplayedStream | TlsStream, life: Life) -> None:
+        """Returns when the connection is over."""
+        transport = stream if isinstance(stream, ReplayedStream) else stream.transport_stream
+        upgrades = transport is stream and not transport.replay.startswith(H2_PREFACE)
+        config = self._websocket if upgrades else self._config
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            with life.request(is_call=scope["type"] == "http"):
+                await self._serve_app(scope, receive, send, transport.abort)
+
+        # hypercorn's annotation knows only its own kind of stream; it uses what ours has.
+        watched: Any = _Watched(stream, life.peer_is_gone)
+        with life.connection():
+            try:
+                await TCPServer(ASGIWrapper(app), config, self._context, {}, watched).run()  # type: ignore[arg-type]
+            except Exception as exc:
+                log.error("hypercorn_connection_failed", causes=report(exc))
+
+    async def _serve_app(self, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]) -> None:
+        try:
+            if scope["type"] == "http":
+                exchange = ForeignExchange(self._service, scope, receive, send, abort)
+                await self._for_client(scope, exchange.receive, exchange.send)
+            else:
+                await self._for_client(scope, receive, send)
+        except Exception as exc:
+            # Here, not in hypercorn, which would log the text of the exception, and that may be a device's.
+            log.error("request_failed", causes=report(exc))
+
+    async def _for_client(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the application, for the client that a proxy vouches for if one does."""
+        # Over HTTP/2 hypercorn announces this limit and does not keep it.
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._service.settings.head_bytes_max:
+            await self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, scope, send)
+            return
+        addresses = self._service.addresses
+        peer: str = scope["client"][0]
+        if not addresses.is_proxy(peer):
+            await self._service.app(scope, receive, send)
+            return
+        client = addresses.vouched_for(peer, scope["headers"])
+        if not addresses.enter(client):
+            await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, scope, send)
+            return
+        scope["client"] = (client, 0)
+        try:
+            await self._service.app(scope, receive, send)
+        finally:
+            addresses.leave(client)
+
+    async def _refuse(self, status: HTTPStatus, scope: Scope, send: Send) -> None:
+        if scope["type"] == "http":
+            await answer_with(status, self._service.correlation_id(), send)
+        else:
+            await send({"type": "websocket.close"})
+
+
+class _Watched:
+    """A stream that tells when nothing more can be read from it; all else is the stream's own."""
+
+    def __init__(self, stream: ReplayedStream | TlsStream, on_end: Callable[[], None]) -> None:
+        self._stream = stream
+        self._on_end = on_end
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def receive_some(self, max_bytes: int) -> bytes:
+        data = b""
+        try:
+            data = bytes(await self._stream.receive_some(max_bytes))
+        finally:
+            if not data:
+                self._on_end()
+        return data
+
+
+def _config(settings: DoorSettings) -> Config:
+    config = Config()
+    config.accesslog = config.errorlog = None
+    config.include_server_header = False
+    config.h11_max_incomplete_size = settings.head_bytes_max
+    config.h2_max_header_list_size = settings.head_bytes_max
+    config.h2_max_concurrent_streams = settings.http2_streams_max
+    config.websocket_max_message_size = settings.websocket_bytes_max
+    config.keep_alive_timeout = settings.idle_s_max  # for a head too: hypercorn starts no clock of its own for it
+    config.keep_alive_max_requests = settings.hypercorn_requests_max
+    return config

@@ -1,0 +1,1 @@
+"""What a gateway tells of itself: log lines, traces, metrics."""

@@ -1,0 +1,120 @@
+"""Everything on `GET /metrics`, read from its owners when the page is asked for.
+
+Whoever does something counts it, as a plain integer of its own; nobody knows of this page. Labels are from closed sets:
+no id of a node, agent, tenant or tool is one, so the number of series is the same for every gateway, whatever it does.
+"""
+
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from resource import getpagesize
+
+from actors.log.sqlite_store import SqliteStore
+from actors.log.store import Appended, Conflict, Refused
+from actors.node.drops import Drop
+from actors.stream.streams import Streams
+from gateway.calls.audit import CallCounts
+from gateway.devices.device_side import DeviceSide
+from gateway.governance.denials import Reason
+from gateway.governance.governor import Governor
+from gateway.mcp.endpoint import McpEndpoint
+from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
+from schemas.closes import StreamClose
+
+CRASHED = "crashed"  # in place of the code of a stream that ended without a close, by a bug of ours
+_ANSWERS = {"appended": Appended, "conflict": Conflict, "refused": Refused}
+_STATM = Path("/proc/self/statm")
+
+
+def _build() -> Mapping[str, str]:
+    return {"version": version("heliograph"), "python": platform.python_version()}
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    calls: CallCounts
+    devices: DeviceSide
+    streams: Streams
+    store: SqliteStore
+    governor: Governor
+    mcp: McpEndpoint
+    started_s: float  # Unix time
+    build: Mapping[str, str] = field(default_factory=_build)
+
+    def render(self) -> bytes:
+        return render(self.families())
+
+    def families(self) -> Iterator[Family]:
+        yield from self._calls()
+        yield from self._streams()
+        yield from self._nodes()
+        yield from self._log()
+        yield from self._governance()
+        yield gauge("heliograph_mcp_sessions", "MCP sessions that are open.", len(self.mcp.sessions))
+        yield gauge(
+            "heliograph_listeners", "MCP clients that are told of changes, by session or stream.", len(self.mcp.watches)
+        )
+        yield from self._process()
+
+    def _calls(self) -> Iterator[Family]:
+        yield counters(
+            "heliograph_calls_total",
+            "Tool calls, and streams asked for, by door, by how they ended and by the code of a refusal.",
+            (
+                ({"door": door, "decision": decision, "code": code or ""}, count)
+                for (door, decision, code), count in self.calls.ended.items()
+            ),
+        )
+        yield histograms(
+            "heliograph_call_seconds",
+            "From a call's arrival to its answer, or to the opening of its stream.",
+            (({"decision": decision}, seconds) for decision, seconds in self.calls.seconds.items()),
+        )
+
+    def _streams(self) -> Iterator[Family]:
+        closes = [(str(close.value.code), self.streams.closes[close]) for close in StreamClose]
+        yield gauge("heliograph_streams", "Telemetry streams that are open.", len(self.streams.registry))
+        yield counter("heliograph_stream_frames_total", "Frames offered to streams.", self.streams.frames)
+        yield counters(
+            "heliograph_stream_closes_total",
+            "Streams that ended, by close code.",
+            (({"code": code}, count) for code, count in [*closes, (CRASHED, self.streams.crashes)]),
+        )
+
+    def _nodes(self) -> Iterator[Family]:
+        yield gauge("heliograph_nodes", "Nodes that are live.", len(self.devices.fleet.world.roster))
+        yield counters(
+            "heliograph_node_frames_dropped_total",
+            "Frames of nodes that were dropped, by reason.",
+            (({"reason": drop}, self.devices.counts[drop]) for drop in Drop),
+        )
+
+    def _log(self) -> Iterator[Family]:
+        yield gauge("heliograph_log_queue", "Appends to the command log that wait.", self.store.queued_appends)
+        yield counters(
+            "heliograph_log_appends_total",
+            "Appends to the command log, by its answer.",
+            (({"answer": answer}, self.store.answered[kind]) for answer, kind in _ANSWERS.items()),
+        )
+
+    def _governance(self) -> Iterator[Family]:
+        yield counters(
+            "heliograph_refusals_total",
+            "Calls, streams and subscriptions that governance refused, by reason.",
+            (({"reason": reason}, self.governor.refusals[reason]) for reason in Reason),
+        )
+        yield counter(
+            "heliograph_spend_micros_total",
+            "Micro-dollars charged to agents.",
+            self.devices.ledgers.charged_micros,
+        )
+
+    def _process(self) -> Iterator[Family]:
+        resident_pages = int(_STATM.read_bytes().split()[1])
+        yield Family("heliograph_build_info", "gauge", "Always 1; its labels tell what runs.", (("", self.build, 1),))
+        yield counter("process_cpu_seconds_total", "Processor time of the process.", time.process_time())
+        yield gauge("process_resident_memory_bytes", "Memory of the process.", resident_pages * getpagesize())
+        yield gauge("process_start_time_seconds", "When the gateway started, in Unix time.", self.started_s)

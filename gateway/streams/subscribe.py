@@ -1,0 +1,77 @@
+"""A `subscribe` call that asks for an event stream: from request to stream (RFC-0009 §3).
+
+On the door the stream gets the connection's socket and this request's task ends; elsewhere (TLS, HTTP/2) the task stays
+and passes the stream's bytes to ASGI `send`.
+"""
+
+from actors.stream.actor import StreamActor
+from actors.supervision.errors import SupervisorStoppingError
+from gateway.calls.audit import Origin
+from gateway.calls.tool_calls import Refused
+from gateway.identity.tokens import Principal
+from gateway.net.exchange import Exchange
+from gateway.net.http1.connection import ADOPT
+from gateway.net.http1.responses import date_line
+from gateway.net.pump import Pump
+from gateway.streams.stream_send import StreamSend
+from gateway.streams.stream_socket import StreamSocket
+from gateway.streams.subscriptions import Subscriptions
+from schemas.projection import ToolName, parse_tool_name
+
+HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+_HEAD = b"".join((b"HTTP/1.1 200 OK\r\n", *(b"%b: %b\r\n" % header for header in HEADERS), b"connection: close\r\n"))
+
+
+def asks_for_events(accept: str | None) -> bool:
+    """Whether `Accept` names text/event-stream; a wildcard does not."""
+    for item in (accept or "").lower().split(","):
+        media_type, *parameters = (part.strip() for part in item.split(";"))
+        if media_type == "text/event-stream":
+            return not any(q.removeprefix("q=").strip("0.") == "" for q in parameters if q.startswith("q="))
+    return False
+
+
+def is_subscribe(name: str) -> bool:
+    target = parse_tool_name(name)
+    return isinstance(target, ToolName) and target.verb == "subscribe"
+
+
+class Subscribe:
+    def __init__(self, subscriptions: Subscriptions, pump: Pump) -> None:
+        self._subscriptions = subscriptions
+        self._pump = pump
+
+    async def __call__(
+        self, exchange: Exchange, principal: Principal, name: str, arguments: object, origin: Origin
+    ) -> Refused | None:
+        """None when there was a stream, or still is; or when we stop, and the connection has been closed."""
+        try:
+            return await self._open(exchange, principal, name, arguments, origin)
+        except SupervisorStoppingError:
+            return None
+
+    async def _open(
+        self, exchange: Exchange, principal: Principal, name: str, arguments: object, origin: Origin
+    ) -> Refused | None:
+        adopt = exchange.extension(ADOPT)
+        if adopt is not None:
+            input_bytes_max = self._subscriptions.streams.settings.input_bytes_max
+            opened = await self._subscriptions.open(
+                principal,
+                name,
+                arguments,
+                _HEAD + date_line(),
+                lambda: StreamSocket(adopt(), self._pump, input_bytes_max),
+                origin,
+            )
+            return opened if isinstance(opened, Refused) else None
+        outlet = StreamSend(HEADERS)
+        answer = await self._subscriptions.open(principal, name, arguments, b"", lambda: outlet, origin)
+        if isinstance(answer, StreamActor):
+            await exchange.hand_over(outlet.serve)
+            return None
+        return answer

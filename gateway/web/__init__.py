@@ -1,1 +1,0 @@
-"""The HTTP application: plain ASGI, one handler a route, every refusal an error envelope."""

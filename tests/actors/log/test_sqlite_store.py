@@ -1,0 +1,428 @@
+"""What is particular to the SQLite store: group commit, what an error refuses, its files."""
+
+import sqlite3
+import stat
+import threading
+from collections.abc import Sequence
+from contextlib import closing as closing_after
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.log.sqlite_batch import Batch
+from actors.log.sqlite_compaction import compact_some
+from actors.log.sqlite_files import Files, open_files, wal_of
+from actors.log.sqlite_runs import read_events
+from actors.log.sqlite_store import SqliteStore
+from actors.log.sqlite_writer import Request, Writer
+from actors.log.store import (
+    DEFAULT_LIMITS,
+    Appended,
+    Conflict,
+    Loaded,
+    LogLimits,
+    OpenItem,
+    Part,
+    Recorded,
+    RefusalReason,
+    Refused,
+    Snapshot,
+    StoreFailedError,
+)
+from tests.actors.log.shelves import append_in_order, bounded, opening, part, unheard
+
+REFUSE_BOOM = """
+CREATE TRIGGER refuse_boom BEFORE INSERT ON run WHEN NEW.data = CAST('boom' AS BLOB)
+BEGIN SELECT RAISE(ABORT, 'boom'); END
+"""
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Change the database behind the store's back."""
+    with closing_after(sqlite3.connect(path, isolation_level=None, timeout=5)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def answers_of(path: Path, limits: LogLimits, appends: Sequence[Part]) -> tuple[list[object], list[int]]:
+    """What the writer answers when all of these are queued before it looks, and how many answers came together."""
+    requests = [Request((each,), unheard) for each in appends]
+    groups: list[int] = []
+    files = open_files(path)
+    writer = Writer(files, limits, lambda answered: groups.append(len(answered)))
+    for request in requests:
+        writer.submit(request)
+    writer.finish()
+    writer.thread.start()
+    writer.thread.join(30)
+    assert not writer.thread.is_alive()
+    files.close(has_failed=writer.failure is not None)
+    return [request.answer for request in requests], groups
+
+
+# ── group commit ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_queued_is_committed_in_groups_of_a_bounded_size(tmp_path: Path) -> None:
+    appends = [part(f"s{number}", 0, "x") for number in range(10)]
+    answers, groups = answers_of(tmp_path / "log.db", LogLimits(batch_appends_max=4), appends)
+    assert answers == [Appended((1,))] * 10
+    assert groups == [4, 4, 2]
+
+
+def test_a_conflict_refuses_that_append_alone(tmp_path: Path) -> None:
+    appends = [part("a", 0, "x"), part("a", 0, "y"), part("b", 0, "x"), part("a", 1, "z"), part("c", 3, "x")]
+    answers, groups = answers_of(tmp_path / "log.db", DEFAULT_LIMITS, appends)
+    assert answers == [Appended((1,)), Conflict("a", 1), Appended((1,)), Appended((2,)), Conflict("c", 0)]
+    assert groups == [5]
+
+
+def test_any_other_error_refuses_the_batch_and_what_is_queued_for_its_streams(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    open_files(path).close(has_failed=False)
+    execute(path, REFUSE_BOOM)
+    appends = [
+        part("a", 0, "x"),
+        part("b", 0, "boom"),
+        part("a", 0, "wrong version"),  # up to here one batch, and not even this is a conflict: "a" is not at 1
+        part("b", 1, "decided on what was refused"),
+        part("c", 0, "y"),
+        part("a", 1, "decided on what was refused"),
+    ]
+    answers, _ = answers_of(path, LogLimits(batch_appends_max=3), appends)
+    refused = Refused(RefusalReason.STORE_ERROR)
+    assert answers == [refused, refused, refused, refused, Appended((1,)), refused]
+
+
+def test_what_is_queued_with_a_rider_for_a_stream_of_a_refused_append_is_refused_too(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    open_files(path).close(has_failed=False)
+    execute(path, REFUSE_BOOM)
+    files = open_files(path)
+    writer = Writer(files, LogLimits(batch_appends_max=1), lambda _: None)
+    requests = [
+        Request((part("a", 0, "boom"),), unheard, (("ledger", b"1"),)),
+        Request((part("b", 0, "x"),), unheard, (("ledger", b"2"),)),
+        Request((part("c", 0, "x"),), unheard, (("other", b"3"),)),
+    ]
+    for request in requests:
+        writer.submit(request)
+    writer.wake()
+    writer.thread.start()
+    writer.finish()
+    writer.thread.join(30)
+    versions = [len(read_events(files.reader, stream, 0, None)) for stream in (1, 2)]
+    files.close(has_failed=False)
+    refused = Refused(RefusalReason.STORE_ERROR)
+    assert [request.answer for request in requests] == [refused, refused, Appended((1,))]
+    assert versions == [1, 1]  # "other" and "c": nothing is left of the rest
+
+
+def test_a_fault_of_the_writer_itself_fails_every_waiter(tmp_path: Path) -> None:
+    files = open_files(tmp_path / "log.db")
+    told: list[int] = []
+    writer = Writer(files, DEFAULT_LIMITS, lambda answered: told.append(len(answered)))
+    first = Request((part("a", 0, "x"),), unheard)
+    second = Request((), unheard, work=lambda: 1 / 0)
+    third = Request((part("a", 1, "y"),), unheard)
+    for request in (first, second, third):
+        writer.submit(request)
+    writer.wake()
+    writer.thread.start()
+    writer.thread.join(30)
+    files.close(has_failed=True)
+    assert told == [1, 2]
+    assert first.answer == Appended((1,))
+    for request in (second, third):
+        assert isinstance(request.answer, StoreFailedError)
+        assert isinstance(request.answer.__cause__, ZeroDivisionError)
+    with pytest.raises(StoreFailedError, match="crashed: ZeroDivisionError"):
+        writer.submit(Request((part("a", 1, "x"),), unheard))
+
+
+@bounded
+async def test_what_all_tasks_append_in_one_turn_of_the_loop_is_committed_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+    write = Writer.write
+
+    def counted(writer: Writer, requests: list[Request]) -> None:
+        groups.append(len(requests))
+        write(writer, requests)
+
+    async def append(stream: str, work: int) -> None:
+        assert sum(range(work)) > 0  # computing: the writer gets to run in between, if anything wakes it
+        await store.append(part(stream, 0, "x"))
+
+    monkeypatch.setattr(Writer, "write", counted)
+    async with await SqliteStore.open(tmp_path / "log.db") as store, trio.open_nursery() as nursery:
+        for number in range(20):
+            nursery.start_soon(append, f"s{number}", 100_000)
+    assert groups == [20]
+
+
+@bounded
+async def test_tasks_that_are_woken_together_are_committed_together(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log.db") as store:
+        threads = threading.active_count()
+        for version in range(5):
+            async with trio.open_nursery() as nursery:
+                for number in range(100):
+                    nursery.start_soon(store.append, part(f"s{number}", version, "x"))
+        assert threading.active_count() <= threads + 1  # however many appends: one writer thread
+        assert all([(await store.load(f"s{number}")).version == 5 for number in range(100)])
+
+
+# ── netting: what a batch writes is what its appends add up to ────────────────────────────────────────────────────────
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.integers(0, 2),  # 0: the right version, else wrong by that much
+        st.lists(st.tuples(st.sampled_from("kl"), st.sampled_from([None, b"1", b"2"]), st.booleans()), max_size=3),
+        st.booleans(),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_STEPS, st.integers(0, 8))
+def test_appends_in_one_batch_end_as_if_each_had_its_own(
+    tmp_path_factory: pytest.TempPathFactory,
+    steps: list[tuple[str, int, list[tuple[str, bytes | None, bool]], bool]],
+    first_batch: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("netting")
+    versions = {"a": 0, "b": 0}
+    appends = []
+    for number, (stream, off, items, has_snapshot) in enumerate(steps):
+        opened = tuple(OpenItem(key, b"%d" % number, arguments) for key, arguments, is_open in items if is_open)
+        closed = tuple(key for key, _, is_open in items if not is_open)
+        snapshot = b"%d" % number if has_snapshot else None
+        appends.append(Part(stream, versions[stream] + off, number, (b"%d" % number,), opened, closed, snapshot))
+        versions[stream] += off == 0
+
+    def contents(name: str, batches: list[list[Part]]) -> object:
+        files = open_files(folder / name)
+        files.writer.execute("PRAGMA synchronous = OFF")
+        known: dict[str, tuple[int, int]] = {}
+        answers = []
+        for each in batches:
+            files.writer.execute("BEGIN IMMEDIATE")
+            batch = Batch(files.writer, known)
+            answers += [batch.add((append,)) for append in each]
+            batch.write()
+            files.writer.execute("COMMIT")
+        events = [read_events(files.writer, stream, 0, None) for stream in (1, 2)]
+        tables = [
+            sorted(files.writer.execute(f"SELECT * FROM {table}").fetchall()) for table in ("snapshot", "open_item")
+        ]
+        files.close(has_failed=False)
+        return answers, events, tables
+
+    together = contents("together.db", [appends[:first_batch], appends[first_batch:]])
+    assert together == contents("alone.db", [[append] for append in appends])
+
+
+# ── its files ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@bounded
+async def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log.db") as store:
+        await store.append(opening("a", 0, "k"))
+        files = [tmp_path / name for name in ("log.db", "log.db-wal", "log.db-shm")]
+        assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 3
+
+
+@bounded
+async def test_the_connection_is_set_up_to_be_durable(tmp_path: Path) -> None:
+    files: Files = open_files(tmp_path / "log.db")
+    settings_of = {
+        name: files.writer.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete", "wal_autocheckpoint")
+    }
+    files.close(has_failed=False)
+    assert settings_of == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "wal_autocheckpoint": 0}
+
+
+def test_no_query_scans_a_table_that_grows(tmp_path: Path) -> None:
+    files = open_files(tmp_path / "log.db")
+    statements: list[str] = []
+    files.writer.set_trace_callback(statements.append)
+    batch = Batch(files.writer, {})
+    batch.add((Part("a", 0, 0, (b"x",) * 3, (OpenItem("k", b"", b""),), ("l", "m", "n"), b"s"),))
+    batch.add((Part("b", 0, 0, (b"x",) * 3, snapshot=b"s"),))
+    batch.write()
+    assert compact_some(files.writer, 1, 0, 2) == (2, 1)  # of "b": its third event stays, so its run is made shorter
+    assert read_events(files.writer, 2, 0, None) == (Recorded(3, 0, b"x"),)
+    files.writer.set_trace_callback(None)
+    plans = [row[3] for sql in statements for row in files.writer.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    files.close(has_failed=False)
+    assert plans
+    assert not [plan for plan in plans if plan.startswith("SCAN") and "CONSTANT ROW" not in plan]
+
+
+@bounded
+async def test_the_write_ahead_file_is_folded_in_when_it_grows_past_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with await SqliteStore.open(path, LogLimits(wal_bytes_max=100_000)) as store:
+        for number in range(60):
+            await store.append(part(f"s{number}", 0, "x" * 10_000))
+        assert wal_of(path).stat().st_size <= 500_000  # of some 1,500,000 written
+
+
+@bounded
+async def test_a_database_of_another_form_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    open_files(path).close(has_failed=False)
+    execute(path, "PRAGMA user_version = 4")
+    with pytest.raises(StoreFailedError, match="form 4"):
+        await SqliteStore.open(path)
+
+
+FORM_2 = """
+CREATE TABLE log (log_id TEXT NOT NULL);
+CREATE TABLE stream (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE event (
+    stream INTEGER NOT NULL, version INTEGER NOT NULL, at_ms INTEGER NOT NULL, data BLOB NOT NULL,
+    UNIQUE (stream, version)
+);
+CREATE TABLE snapshot (stream INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE TABLE open_item (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, since_version INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (stream, key)
+) WITHOUT ROWID;
+CREATE TABLE arguments (
+    stream INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (stream, key)
+) WITHOUT ROWID;
+PRAGMA user_version = 2;
+INSERT INTO log VALUES ('01JD0000000000000000000001');
+INSERT INTO stream VALUES (1, 'a'), (2, 'b');
+INSERT INTO event VALUES (2, 1, 10, x'C3A4'), (1, 4, 20, x'6134'), (1, 3, 10, x''), (1, 5, 30, x'0061');
+INSERT INTO event VALUES (1, 6, 31, x'62');
+INSERT INTO snapshot VALUES (1, 3, x'73');
+INSERT INTO open_item VALUES (1, 'k', 4, x'64'), (1, 'l', 5, x'65');
+INSERT INTO arguments VALUES (1, 'k', x'61726773');
+"""
+FORM_1 = FORM_2.replace("UNIQUE (stream, version)\n)", "PRIMARY KEY (stream, version)\n) WITHOUT ROWID").replace(
+    "user_version = 2", "user_version = 1"
+)
+
+
+@pytest.mark.parametrize("form", [FORM_1, FORM_2])
+@bounded
+async def test_a_log_of_an_earlier_form_is_brought_to_this_one_with_all_that_is_in_it(
+    tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / "log.db"
+    with closing_after(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(form)
+    later = (Recorded(4, 20, b"a4"), Recorded(5, 30, b"\0a"), Recorded(6, 31, b"b"))
+    items = (OpenItem("k", b"d", b"args"), OpenItem("l", b"e"))
+    for _ in range(2):  # the second time there is nothing to be done
+        async with await SqliteStore.open(path) as store:
+            assert store.log_id == "01JD0000000000000000000001"
+            assert await store.read("a") == (Recorded(3, 10, b""), *later)
+            assert await store.read("b") == (Recorded(1, 10, "ä".encode()),)
+            assert await store.load("a") == Loaded("a", 6, Snapshot(3, b"s"), later, items)
+            assert await store.append(part("a", 4, "x")) == Conflict("a", 6)
+    async with await SqliteStore.open(path) as store:
+        assert await store.append(part("a", 6, "x")) == Appended((7,))
+    with closing_after(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
+    assert [name for (name,) in tables] == ["arguments", "log", "open_item", "run", "snapshot", "stream"]
+
+
+@pytest.mark.parametrize("form", [FORM_1, FORM_2])
+@bounded
+async def test_a_move_to_this_form_that_fails_leaves_the_earlier_one_as_it_was(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "log.db"
+    with closing_after(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(form.replace("at_ms INTEGER NOT NULL", "at_ms INTEGER"))
+        connection.execute("INSERT INTO event VALUES (3, 1, NULL, x'')")  # after all others have moved
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    with pytest.raises(StoreFailedError):
+        await SqliteStore.open(path)
+    with closing_after(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
+        assert connection.execute("SELECT count(*) FROM event").fetchone() == (6,)
+        assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'run'").fetchone() == (0,)
+
+
+@bounded
+async def test_a_file_that_is_no_database_is_not_opened(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(StoreFailedError, match="SQLITE_NOTADB"):
+        await SqliteStore.open(path)
+
+
+@bounded
+async def test_two_logs_have_two_identities(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "one.db") as one, await SqliteStore.open(tmp_path / "two.db") as two:
+        assert one.log_id != two.log_id
+
+
+@bounded
+async def test_a_writer_behind_its_back_makes_it_refuse_and_then_see_the_conflict(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with await SqliteStore.open(path) as store:
+        await store.append(part("a", 0, "x"))
+        execute(path, "INSERT INTO run VALUES (1, 2, 2, '[0,1]', x'00')")
+        assert await store.append(part("a", 1, "y")) == Refused(RefusalReason.STORE_ERROR)
+        assert await store.append(part("a", 1, "y")) == Conflict("a", 2)
+        assert await store.append(part("a", 2, "y")) == Appended((3,))
+
+
+@bounded
+async def test_versions_are_looked_up_again_beyond_the_bound_of_those_held(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log.db", LogLimits(known_versions_max=2)) as store:
+        for version in range(3):
+            answers = await append_in_order(store, *(part(f"s{number}", version, "x") for number in range(5)))
+            assert answers == [Appended((version + 1,))] * 5
+
+
+@bounded
+async def test_reads_do_not_wait_for_the_writer(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with await SqliteStore.open(path) as store:
+        await store.append(part("a", 0, "x"))
+        with closing_after(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await store.append(part("a", 1, "y")) == Refused(RefusalReason.STORE_ERROR)
+            assert len(await store.read("a")) == 1
+            other.execute("ROLLBACK")
+        assert await store.append(part("a", 1, "y")) == Appended((2,))
+
+
+async def test_appends_are_counted_by_their_answer(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log") as store:
+        for expected in (0, 1, 0):
+            await store.append(part("a", expected, "x"))
+        assert store.answered == {Appended: 2, Conflict: 1}
+    async with await SqliteStore.open(tmp_path / "other", LogLimits(queue_appends_max=0)) as store:
+        await store.append(part("a", 0, "x"))
+        assert store.answered == {Refused: 1}
+
+
+async def test_append_counts_as_queued_until_it_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await SqliteStore.open(tmp_path / "log") as store, trio.open_nursery() as nursery:
+        with monkeypatch.context() as writer_stands:
+            writer_stands.setattr(Writer, "submit", lambda *_: None)
+            nursery.start_soon(store.append, part("a", 0, "x"))
+            await trio.testing.wait_all_tasks_blocked()
+        assert store.queued_appends == 1
+        await store.append(part("a", 0, "x"))
+        assert store.queued_appends == 1  # the first one still
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,436 @@
+"""What every store does, held against each of them."""
+
+from functools import partial
+
+import pytest
+import trio
+
+from actors.log.store import (
+    AppendAnswer,
+    Appended,
+    Conflict,
+    Loaded,
+    LogLimits,
+    OpenItem,
+    Part,
+    Recorded,
+    RefusalReason,
+    Refused,
+    Snapshot,
+)
+from tests.actors.log.shelves import Shelf, append_in_order, bounded, closing, opening, part
+
+# ── appending ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@bounded
+async def test_events_are_numbered_from_one_and_read_back_in_order(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        assert await store.append(part("a", 0, "x", "y", at_ms=7)) == Appended((2,))
+        assert (await store.append(part("a", 2, "z", at_ms=8))) == Appended((3,))
+        expected = (Recorded(1, 7, b"x"), Recorded(2, 7, b"y"), Recorded(3, 8, b"z"))
+        assert await store.read("a") == expected
+        assert await store.load("a") == Loaded("a", 3, None, expected, ())
+
+
+@bounded
+async def test_a_stream_that_has_nothing_is_at_version_zero(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        assert await store.read("a") == ()
+        assert await store.open_items("a") == ()
+        assert await store.open_streams() == ()
+        assert await store.load("a") == Loaded("a", 0, None, (), ())
+
+
+@bounded
+async def test_reading_starts_after_a_version_and_stops_at_a_limit(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(read_events_max=4)) as store:
+        await store.append(part("a", 0, *"abcdefgh"))
+        assert [event.version for event in await store.read("a", after=2, limit=3)] == [3, 4, 5]
+        assert [event.version for event in await store.read("a", after=2)] == [3, 4, 5, 6]
+        assert [event.version for event in await store.read("a", limit=100)] == [1, 2, 3, 4]
+        assert await store.read("a", after=8) == ()
+        assert len((await store.load("a")).events) == 8
+
+
+@pytest.mark.parametrize("expected", [0, 1, 3])
+@bounded
+async def test_a_wrong_version_is_a_conflict_that_names_the_right_one(shelf: Shelf, expected: int) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x", "y"))
+        assert await store.append(part("a", expected, "z")) == Conflict("a", 2)
+        assert len(await store.read("a")) == 2
+        assert await store.append(part("a", 2, "z")) == Appended((3,))
+
+
+@bounded
+async def test_without_an_expected_version_events_go_behind_whatever_is_there(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        blind = Part("a", None, 0, (b"x",))
+        assert await store.append(blind) == Appended((1,))
+        await store.append(part("a", 1, "y"))
+        assert await store.append(blind, part("b", 0, "z")) == Appended((3, 1))
+        assert [event.data for event in await store.read("a")] == [b"x", b"y", b"x"]
+
+
+@bounded
+async def test_of_several_appends_at_one_version_exactly_one_wins(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        answers: list[AppendAnswer] = []
+
+        async def append(name: str) -> None:
+            answers.append(await store.append(part("a", 0, name)))
+
+        async with trio.open_nursery() as nursery:
+            for number in range(20):
+                nursery.start_soon(append, str(number))
+        assert sorted(type(answer).__name__ for answer in answers) == ["Appended"] + ["Conflict"] * 19
+        assert len(await store.read("a")) == 1
+
+
+@bounded
+async def test_appends_are_taken_in_the_order_of_the_calls(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        answers = await append_in_order(store, *(part("a", version, f"{version}") for version in range(50)))
+        assert answers == [Appended((version + 1,)) for version in range(50)]
+
+
+@bounded
+async def test_parts_for_several_streams_are_written_together(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("b", 0, "x"))
+        assert await store.append(part("a", 0, "y", "z"), part("b", 1, "w")) == Appended((2, 2))
+        assert (len(await store.read("a")), len(await store.read("b"))) == (2, 2)
+
+
+@bounded
+async def test_a_conflict_in_one_part_leaves_every_part_unwritten(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("b", 0, "x"))
+        parts = (opening("a", 0, "k"), part("b", 0, "y"), part("c", 0, "z"))
+        assert await store.append(*parts) == Conflict("b", 1)
+        assert await store.read("a") == await store.read("c") == ()
+        assert await store.open_streams() == ()
+        assert await store.append(part("a", 0, "x")) == Appended((1,))
+
+
+@bounded
+async def test_an_append_names_each_stream_once_and_at_least_one(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        with pytest.raises(ValueError, match="one part for each stream"):
+            await store.append(part("a", 0, "x"), part("a", 1, "y"))
+        with pytest.raises(ValueError, match="at least one"):
+            await store.append()
+
+
+@bounded
+async def test_riders_go_behind_whatever_is_there_in_their_order_at_the_time_of_the_first_part(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x", at_ms=1))
+        first, second = part("b", 0, "y", at_ms=5), part("c", 0, "z", at_ms=6)
+        riders = (("a", b"1"), ("new", b"2"), ("a", b"3"))
+        assert await store.append(first, second, riders=riders) == Appended((1, 1))
+        assert await store.read("a") == (Recorded(1, 1, b"x"), Recorded(2, 5, b"1"), Recorded(3, 5, b"3"))
+        assert await store.read("new") == (Recorded(1, 5, b"2"),)
+        assert await store.append(part("a", 3, "next")) == Appended((4,))
+
+
+@bounded
+async def test_riders_of_an_append_that_conflicts_are_not_written(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        assert await store.append(part("a", 1, "x"), riders=(("b", b"1"),)) == Conflict("a", 0)
+        assert (await store.load("b")).version == 0
+        assert await store.append(part("b", 0, "x")) == Appended((1,))
+
+
+@bounded
+async def test_riders_are_not_for_a_stream_that_has_a_part(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        with pytest.raises(ValueError, match="not both"):
+            await store.append(part("a", 0, "x"), part("b", 0, "y"), riders=(("b", b"1"),))
+
+
+@bounded
+async def test_riders_count_in_the_bound_of_the_queue(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(queue_bytes_max=100)) as store:
+        refused = Refused(RefusalReason.OVERLOADED)
+        assert await store.append(part("a", 0, "x"), riders=(("b", b"1" * 100),)) == refused
+        assert (await store.load("b")).version == 0
+
+
+@bounded
+async def test_any_bytes_and_any_name_come_back_as_they_were(shelf: Shelf) -> None:
+    stream, data = "a/'\";--\u2603 %_", bytes(range(256)) * 300
+    async with await shelf.open() as store:
+        await store.append(Part(stream, 0, 0, (data, b""), (OpenItem("k'\";", data, data),), snapshot=data))
+        loaded = await store.load(stream)
+    assert loaded.snapshot == Snapshot(2, data)
+    assert loaded.open_items == (OpenItem("k'\";", data, data),)
+    async with await shelf.open() as store:
+        assert [event.data for event in await store.read(stream)] == [data, b""]
+
+
+@bounded
+async def test_an_append_of_very_many_events_is_one_append(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        assert await store.append(part("a", 0, *map(str, range(3_001)))) == Appended((3_001,))
+        assert [event.data for event in (await store.load("a")).events] == [b"%d" % n for n in range(3_001)]
+
+
+# ── lasting ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@bounded
+async def test_what_was_appended_is_there_after_reopening(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(opening("a", 0, "k"))
+        await store.append(part("b", 0, "x", snapshot="s"))
+        before = (await store.load("a"), await store.load("b"), await store.open_streams(), store.log_id)
+    async with await shelf.open() as store:
+        assert (await store.load("a"), await store.load("b"), await store.open_streams(), store.log_id) == before
+        assert await store.append(part("a", 0, "y")) == Conflict("a", 1)
+
+
+@bounded
+async def test_what_is_submitted_is_taken_in_order_and_answered_once_later(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        answers: dict[str, list[object]] = {"x": [], "y": [], "z": []}
+        all_here = trio.Event()
+
+        def note(name: str, answer: object) -> None:
+            answers[name].append(answer)
+            if all(answers.values()):
+                all_here.set()
+
+        for version, name in ((0, "x"), (0, "y"), (1, "z")):
+            assert store.submit((part("a", version, name),), partial(note, name)) is None
+        assert not any(answers.values())  # not before the caller has had its say
+        await all_here.wait()
+        assert await store.append(part("b", 0, "x")) == Appended((1,))
+        assert answers == {"x": [Appended((1,))], "y": [Conflict("a", 1)], "z": [Appended((2,))]}
+
+
+@bounded
+async def test_what_is_submitted_beyond_the_bound_is_refused_at_once_and_never_answered(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(queue_appends_max=1)) as store:
+        answers: list[object] = []
+        first = trio.Event()
+
+        def then(answer: object) -> None:
+            answers.append(answer)
+            first.set()
+
+        assert store.submit((part("a", 0, "x"),), then) is None
+        assert store.submit((part("a", 1, "y"),), then) == Refused(RefusalReason.OVERLOADED)
+        await first.wait()
+        assert await store.append(part("b", 0, "x")) == Appended((1,))
+        assert answers == [Appended((1,))]
+
+
+@bounded
+async def test_a_cancelled_caller_stops_waiting_and_the_append_goes_on(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await store.append(part("a", 0, "x"))
+        assert scope.cancelled_caught
+        assert await store.append(part("a", 1, "y")) == Appended((2,))
+
+
+@bounded
+async def test_what_is_queued_when_the_store_closes_is_still_written(shelf: Shelf) -> None:
+    store = await shelf.open()
+    answers: list[AppendAnswer] = []
+
+    async def append(queueing: trio.Event) -> None:
+        queueing.set()
+        answers.append(await store.append(part("a", 0, "x")))
+
+    async with trio.open_nursery() as nursery:
+        queueing = trio.Event()
+        nursery.start_soon(append, queueing)
+        await queueing.wait()
+        await store.close()
+    assert answers == [Appended((1,))]
+
+
+@bounded
+async def test_a_closed_store_says_so_and_closing_twice_is_harmless(shelf: Shelf) -> None:
+    store = await shelf.open()
+    await store.close()
+    await store.close()
+    with pytest.raises(trio.ClosedResourceError):
+        await store.append(part("a", 0, "x"))
+    with pytest.raises(trio.ClosedResourceError):
+        await store.load("a")
+    with pytest.raises(trio.ClosedResourceError):
+        await store.compact(0)
+    await store.watch()
+
+
+@bounded
+async def test_beyond_the_bound_of_the_queue_an_append_is_refused(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(queue_appends_max=4)) as store:
+        answers: list[AppendAnswer] = []
+
+        async def append(name: str) -> None:
+            answers.append(await store.append(part(name, 0, "x")))
+
+        async with trio.open_nursery() as nursery:  # all in one tick: nothing is answered in between
+            for number in range(10):
+                nursery.start_soon(append, str(number))
+        assert (
+            sorted(map(str, answers)) == ["Appended(versions=(1,))"] * 4 + [str(Refused(RefusalReason.OVERLOADED))] * 6
+        )
+        assert await store.append(part("again", 0, "x")) == Appended((1,))
+
+
+@bounded
+async def test_an_append_larger_than_the_whole_queue_is_refused(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(queue_bytes_max=1_000)) as store:
+        assert await store.append(part("a", 0, "x" * 1_001)) == Refused(RefusalReason.OVERLOADED)
+        assert await store.append(part("a", 0, "x" * 1_000)) == Appended((1,))
+
+
+# ── open items ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@bounded
+async def test_open_items_come_with_their_arguments_in_the_order_of_their_keys(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(opening("b", 0, "k2", "two"), opening("a", 0, "k9", "nine"))
+        await store.append(opening("b", 1, "k1", "one"))
+        assert await store.open_items("b") == (OpenItem("k1", b"d", b"one"), OpenItem("k2", b"d", b"two"))
+        assert (await store.load("b")).open_items == await store.open_items("b")
+        assert await store.open_streams() == ("a", "b")
+
+
+@bounded
+async def test_an_item_written_again_keeps_its_arguments_unless_new_ones_come(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(opening("a", 0, "k", "old"))
+        await store.append(opening("a", 1, "k", None, data="again"))
+        assert await store.open_items("a") == (OpenItem("k", b"again", b"old"),)
+        await store.append(opening("a", 2, "k", "new"))
+        assert await store.open_items("a") == (OpenItem("k", b"d", b"new"),)
+
+
+@bounded
+async def test_an_item_may_have_no_arguments(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(opening("a", 0, "k", None))
+        assert await store.open_items("a") == (OpenItem("k", b"d", None),)
+
+
+@bounded
+async def test_a_closed_item_is_gone_with_its_arguments(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(opening("a", 0, "k"))
+        await store.append(closing("a", 1, "k", "never opened"))
+        assert await store.open_items("a") == ()
+        assert await store.open_streams() == ()
+        await store.append(opening("a", 2, "k", None))
+        assert await store.open_items("a") == (OpenItem("k", b"d", None),)
+
+
+@bounded
+async def test_items_opened_rewritten_and_closed_without_waiting_end_as_the_last_append_says(shelf: Shelf) -> None:
+    steps = [
+        opening("a", 0, "k1", "one"),
+        opening("a", 1, "k2", "two"),
+        opening("a", 2, "k1", None, data="again"),
+        closing("a", 3, "k2"),
+        opening("a", 4, "k2", None, data="anew"),
+        closing("a", 5, "k3"),
+        opening("a", 6, "k3", "three"),
+    ]
+    async with await shelf.open() as store:
+        assert await append_in_order(store, *steps) == [Appended((version + 1,)) for version in range(len(steps))]
+        assert await store.open_items("a") == (
+            OpenItem("k1", b"again", b"one"),
+            OpenItem("k2", b"anew", None),
+            OpenItem("k3", b"d", b"three"),
+        )
+
+
+# ── snapshots and compaction ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@bounded
+async def test_loading_starts_at_the_latest_snapshot(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x", "y", snapshot="s2"))
+        await store.append(part("a", 2, "z"))
+        assert await store.load("a") == Loaded("a", 3, Snapshot(2, b"s2"), (Recorded(3, 0, b"z"),), ())
+        await store.append(part("a", 3, "w", snapshot="s4"))
+        assert await store.load("a") == Loaded("a", 4, Snapshot(4, b"s4"), (), ())
+        assert len(await store.read("a")) == 4
+
+
+@bounded
+async def test_a_snapshot_may_be_written_without_events_at_the_right_version(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x"))
+        assert await store.append(part("a", 0, snapshot="s")) == Conflict("a", 1)
+        assert await store.append(part("a", 1, snapshot="s")) == Appended((1,))
+        assert await store.load("a") == Loaded("a", 1, Snapshot(1, b"s"), (), ())
+
+
+@bounded
+async def test_compaction_removes_old_events_that_a_snapshot_covers_and_keeps_the_version(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x", "y", at_ms=10, snapshot="s"))
+        await store.append(part("no snapshot", 0, "x", at_ms=10))
+        assert await store.compact(before_ms=10) == 0
+        assert await store.compact(before_ms=11) == 2
+        assert await store.compact(before_ms=11) == 0
+        assert await store.read("a") == ()
+        assert await store.load("a") == Loaded("a", 2, Snapshot(2, b"s"), (), ())
+        assert len(await store.read("no snapshot")) == 1
+    async with await shelf.open() as store:
+        assert await store.append(part("a", 0, "z")) == Conflict("a", 2)
+        assert await store.append(part("a", 2, "z")) == Appended((3,))
+        assert [event.version for event in await store.read("a")] == [3]
+
+
+@bounded
+async def test_compaction_keeps_what_no_snapshot_covers(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x", snapshot="s"))
+        await store.append(part("a", 1, "y", "z"))
+        assert await store.compact(before_ms=1) == 1
+        assert [event.version for event in await store.read("a")] == [2, 3]
+
+
+@bounded
+async def test_compaction_keeps_history_from_the_oldest_open_item_on(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x", "y"))
+        await store.append(opening("a", 2, "k"))
+        await store.append(opening("a", 3, "k", None, data="again"))
+        await store.append(part("a", 4, "z", snapshot="s"))
+        assert await store.compact(before_ms=1) == 2
+        assert [event.version for event in await store.read("a")] == [3, 4, 5]
+        await store.append(closing("a", 5, "k"))
+        assert await store.compact(before_ms=1) == 3
+        assert [event.version for event in await store.read("a")] == [6]
+
+
+@bounded
+async def test_compaction_cuts_history_and_never_thins_it_when_the_clock_stepped_back(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        for version, at_ms in enumerate((10, 50, 20, 60)):
+            await store.append(part("a", version, "x", at_ms=at_ms))
+        await store.append(part("a", 4, snapshot="s"))
+        assert await store.compact(before_ms=30) == 1
+        assert [event.version for event in await store.read("a")] == [2, 3, 4]
+
+
+@bounded
+async def test_compaction_goes_through_many_streams_and_long_histories(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(compact_events_max=7)) as store:
+        for number in range(150):
+            await store.append(part(f"s{number}", 0, "x", snapshot="s"))
+        await store.append(part("long", 0, *map(str, range(50)), snapshot="s"))
+        assert await store.compact(before_ms=1) == 200
+        assert await store.read("long") == ()

@@ -1,0 +1,21 @@
+"""A gateway in memory, and a nursery for its actors that ends with the test."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from tests.actors.node.harness import Gateway
+
+
+@pytest.fixture
+async def nursery_of_actors(gateway: Gateway) -> AsyncIterator[trio.Nursery]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(gateway.world.calls.watch)
+        yield nursery
+        nursery.cancel_scope.cancel()
+
+
+@pytest.fixture
+def gateway() -> Gateway:
+    return Gateway()

@@ -1,0 +1,155 @@
+"""A node's commits: what becomes of what waits when something goes wrong under way."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from actors.log.store import LogLimits, StoreFailedError
+from actors.node import commands
+from actors.node.calls import Failed
+from actors.node.commits import Commits
+from actors.node.inbox import LogItem, Sweep
+from actors.node.settings import NodeSettings
+from actors.supervision.crash_report import first_leaf
+from schemas.closes import NodeClose
+from schemas.errors import Code
+from schemas.frames import Announce, Cmd
+from schemas.ulids import Mint
+from tests.actors.node.calling import Caller, live
+from tests.actors.node.harness import Gateway, ScriptedNode
+from tests.schemas.attested import NOW_MS
+from tests.schemas.examples import ECHO_CAPABILITY, NODE_ID
+
+
+class Idle:
+    """An owner that remembers."""
+
+    def __init__(self) -> None:
+        self.refused: list[LogItem] = []
+        self.epochs: list[int] = []
+
+    def granted(self, session_id: str, epoch: int) -> None:
+        del session_id
+        self.epochs.append(epoch)
+
+    async def judge(self, announce: Announce) -> None:
+        raise AssertionError(announce)
+
+    def act(self, item: LogItem, said: commands.Answer, results: Mapping[str, Mapping[str, Any]]) -> None:
+        raise AssertionError(item, said, results)
+
+    def refuse(self, batch: Sequence[LogItem]) -> None:
+        self.refused += batch
+
+    def superseded(self, batch: Sequence[LogItem]) -> None:
+        raise AssertionError(batch)
+
+    def log_refused(self) -> None:
+        raise AssertionError
+
+
+async def test_what_comes_before_the_epoch_waits_for_it_and_one_too_many_is_refused(autojump_clock: MockClock) -> None:
+    gateway, owner = Gateway(settings=NodeSettings(inbox_items_max=2)), Idle()
+    commits = Commits("node", owner, gateway.world, Mint(lambda n: bytes(n)))
+    assert [commits.offer(Sweep(), NOW_MS) for _ in range(3)] == [True, True, False]
+    commits.close()
+    await commits.run()
+    assert owner.epochs == [1]
+    assert owner.refused == []
+    assert not commits.offer(Sweep(), NOW_MS)
+
+
+async def test_a_cancelled_worker_leaves_what_waits_refused(autojump_clock: MockClock) -> None:
+    gateway, owner = Gateway(), Idle()
+    commits = Commits("node", owner, gateway.world, Mint(lambda n: bytes(n)))
+    commits.offer(Sweep(), NOW_MS)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await commits.run()
+    assert owner.refused == [Sweep()]
+    assert not commits.offer(Sweep(), NOW_MS)
+
+
+async def crash_of(gateway: Gateway, harm: Callable[[ScriptedNode], None], callers: trio.Nursery) -> Exception:
+    """How the actor of a node ends that is called after it was harmed; and the call, at its deadline."""
+    caller: Caller | None = None
+    crash: Exception | None = None
+    try:
+        async with trio.open_nursery() as actors:
+            node = await live(gateway, actors)
+            harm(node)
+            caller = Caller(node, callers)
+    except ExceptionGroup as group:
+        crash = first_leaf(group)
+    assert crash is not None
+    assert caller is not None
+    outcome = await caller.answer()
+    assert isinstance(outcome, Failed)
+    assert outcome.code is Code.DEADLINE_EXCEEDED
+    return crash
+
+
+async def test_a_bug_while_acting_crashes_the_actor_and_not_whoever_called(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def act(*_: object) -> None:
+        raise ZeroDivisionError
+
+    crash = await crash_of(gateway, lambda node: monkeypatch.setattr(node.actor, "act", act), nursery_of_actors)
+    assert isinstance(crash, ZeroDivisionError)
+
+
+async def test_a_log_that_fails_under_a_call_crashes_the_actor(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    crash = await crash_of(gateway, lambda _: gateway.store.fail(reaches_disk=True), nursery_of_actors)
+    assert isinstance(crash, StoreFailedError)
+
+
+async def test_a_command_that_the_log_refuses_at_once_takes_no_slot(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    gateway.store._limits = LogLimits(queue_appends_max=0)  # noqa: SLF001
+    for _ in range(ECHO_CAPABILITY["constraints"]["max_concurrency"] + 1):
+        outcome = await Caller(node, nursery_of_actors).answer()
+        assert isinstance(outcome, Failed)
+        assert outcome.code is Code.INTERNAL
+
+
+@pytest.mark.parametrize("is_full", [False, True], ids=["taken", "refused"])
+async def test_what_the_log_answers_after_the_actors_end_is_not_acted_on(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery, is_full: bool
+) -> None:
+    commit = trio.Event()
+    with trio.CancelScope() as actor:
+        async with trio.open_nursery() as nursery:
+            node = await live(gateway, nursery)
+            gateway.store._before_commit = commit.wait  # noqa: SLF001
+            caller = Caller(node, nursery_of_actors)
+            await trio.testing.wait_all_tasks_blocked()
+            actor.cancel()
+    gateway.store.disk.is_full = is_full
+    commit.set()
+    outcome = await caller.answer()
+    assert isinstance(outcome, Failed)
+    assert outcome.code is (Code.INTERNAL if is_full else Code.DEADLINE_EXCEEDED)
+    assert not [frame for frame in node.connection.sent if isinstance(frame, Cmd)]
+    assert len(gateway.store.disk.streams[f"node/{NODE_ID}"].open_items) == (0 if is_full else 1)
+
+
+async def test_a_node_that_hangs_up_still_has_what_it_said_recorded(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    caller = Caller(node, nursery_of_actors)
+    cmd = await node.connection.next(Cmd)
+    node.ack(cmd)
+    node.connection.hang_up()
+    node.actor.close(NodeClose.NORMAL)
+    outcome = await caller.answer()
+    assert not isinstance(outcome, Failed)

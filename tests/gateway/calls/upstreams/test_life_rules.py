@@ -1,0 +1,47 @@
+"""How long an upstream is left alone, and when its failures are forgotten."""
+
+import pytest
+
+from gateway.calls.upstreams.life_rules import Life, State
+from gateway.calls.upstreams.settings import UpstreamSettings
+
+
+def test_wait_doubles_up_to_its_bound_and_chance_spreads_it() -> None:
+    life = Life(UpstreamSettings())
+    waits = []
+    for _ in range(9):
+        life.connect()
+        waits.append(life.ended(0.0, 1.0))
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+    life.connect()
+    assert life.ended(0.0, 0.25) == 15
+    assert life.state is State.DOWN
+
+
+def test_failures_never_overflow() -> None:
+    life = Life(UpstreamSettings(), failures=10**6)
+    life.connect()
+    assert life.ended(0.0, 1.0) == 60
+
+
+def test_one_that_stayed_up_begins_anew_and_one_that_did_not_goes_on() -> None:
+    life = Life(UpstreamSettings(), failures=5)
+    states: list[State] = []
+    life.connect()
+    states.append(life.state)
+    life.came_up(100.0)
+    states.append(life.state)
+    assert states == [State.CONNECTING, State.UP]
+    assert life.ended(159.9, 1.0) == 32
+    life.connect()
+    life.came_up(200.0)
+    assert life.ended(260.0, 1.0) == 1
+    life.connect()
+    assert life.ended(261.0, 1.0) == 2
+
+
+def test_what_is_not_connecting_cannot_come_up() -> None:
+    life = Life(UpstreamSettings())
+    with pytest.raises(AssertionError):
+        life.came_up(0.0)
+    assert life.state is State.DOWN

@@ -1,0 +1,125 @@
+"""The command as a person or a script meets it."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.commands.cli import main
+from schemas.registry import REGISTRY
+from tests.schemas.examples import MANIFEST
+
+
+def test_schema_list_shows_every_id_with_its_hash(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "list", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {schema.id: schema.content_hash for schema in REGISTRY}
+    assert main(["schema", "list"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(list(REGISTRY))
+
+
+def test_schema_show_prints_the_published_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "show", "mcp://schemas/error@1.1.0"]) == 0
+    assert capsys.readouterr().out.encode() == REGISTRY["error@1.1.0"].body
+
+
+def test_schema_check_names_every_flaw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "manifest.json"
+    file.write_text(json.dumps(MANIFEST))
+    assert main(["schema", "check", "manifest@1.0.0", str(file)]) == 0
+    assert capsys.readouterr().out == "fits manifest@1.0.0\n"
+    file.write_text(json.dumps(MANIFEST | {"node_id": "X", "issued_at_ms": None}))
+    assert main(["schema", "check", "manifest@1.0.0", str(file)]) == 1
+    assert capsys.readouterr().out == "/issued_at_ms has the wrong type\n/node_id does not match its pattern\n"
+
+
+def test_schema_check_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+    assert main(["schema", "check", "system.metrics.subscribe.input@1.0.0", "-"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["schema", "show", "nope@1.0.0"], "schema list"),
+        (["schema", "check", "nope@1.0.0", "-"], "schema list"),
+        (["schema", "check", "error@1.0.0", "/nonexistent"], "No such file"),
+    ],
+)
+def test_wrong_use_says_what_to_do_and_exits_2(
+    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_file_that_is_no_json_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for content in ("{", "[" * 100_000, '{"a":1,"a":2}'):
+        (tmp_path / "x.json").write_text(content)
+        assert main(["schema", "check", "error@1.0.0", str(tmp_path / "x.json")]) == 2
+        assert "not JSON" in capsys.readouterr().err
+
+
+def test_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m gateway.commands.cli schema show manifest@1.0.0 | head -c 10"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr, len(done.stdout)) == (0, b"", 10)
+
+
+def test_no_command_shows_usage() -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main([])
+    assert exit_info.value.code == 2
+
+
+AGENT = "agent_00000000-0000-4000-8000-000000000001"
+POLICY = f"[[agents]]\nagent = '{AGENT}'\ntools = 'sys.**'\nprice = 0.001\n"
+
+
+def test_policy_check_says_yes_or_names_the_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY)
+    assert main(["policy", "check", str(file)]) == 0
+    assert capsys.readouterr().out == f"{file} is a policy with 1 entry\n"
+    file.write_text(POLICY + "\nbudgt = 5\n")
+    assert main(["policy", "check", str(file)]) == 1
+    assert capsys.readouterr().out == f"{file}: line 6: there is no such key; did you mean budget?\n"
+    assert main(["policy", "check", str(tmp_path / "nope")]) == 2
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_policy_explain_names_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY)
+    assert main(["policy", "explain", AGENT, "sys.n.metrics.snapshot", "--file", str(file)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == str(file)
+    assert "  line 3    tool    allowed by sys.**, if the token's scope and tenant allow it too" in told
+    assert "  line 4    price   $0.001 a call" in told
+    assert "  default   budget  $10.00 in all" in told
+    assert main(["policy", "explain", AGENT, "other.x", "--file", str(file), "--json"]) == 1
+    denied = json.loads(capsys.readouterr().out)
+    assert (denied["file"], denied["allowed"]) == (str(file), False)
+    assert denied["statements"][-1]["line"] == 3
+
+
+def test_policy_explain_reads_what_the_running_gateway_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "running.json").write_text('{"policy": null}')
+    assert main(["policy", "explain", AGENT, "sys.n.metrics.snapshot", "--data", str(tmp_path)]) == 0
+    assert "the default policy" in capsys.readouterr().out
+    (tmp_path / "policy.toml").write_text("\nx = 1")
+    (tmp_path / "running.json").write_text(json.dumps({"policy": str(tmp_path / "policy.toml")}))
+    assert main(["policy", "explain", AGENT, "sys.n.metrics.snapshot", "--data", str(tmp_path)]) == 1
+    assert "line 2: there is no such key" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("agent", "hint"), [("bob", "agent_<uuid>"), (AGENT, "--file")])
+def test_policy_explain_that_cannot_be_answered_is_wrong_use(
+    agent: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["policy", "explain", agent, "a.b", "--data", str(tmp_path)]) == 2
+    assert hint in capsys.readouterr().err

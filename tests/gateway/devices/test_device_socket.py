@@ -1,0 +1,31 @@
+"""A node's socket by itself: what it does when the node does not read."""
+
+import socket
+
+import trio
+import trio.testing
+
+from gateway.devices.frame_reader import FrameReader
+from gateway.devices.node_socket import PlainNodeSocket, SocketSettings
+from gateway.net.pump import Pump
+from schemas.closes import NodeClose
+from tests.gateway.devices.test_frame_reader import opened
+
+
+async def test_close_right_after_a_blocked_write_is_bounded_in_time() -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    protocol, pump = opened(), Pump()
+    settings = SocketSettings(close_s_max=0.05, unsent_frames_max=1_000_000)
+    node_socket = PlainNodeSocket(ours, FrameReader(protocol), protocol, settings, pump)
+    with trio.fail_after(10), theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node_socket.run)
+            await trio.testing.wait_all_tasks_blocked()
+            # All in one go, so that `run` wakes up to a blocked write and a close at once.
+            while node_socket.send(b"x" * 60_000) and not node_socket._unsent:  # noqa: SLF001
+                pass
+            node_socket.close(NodeClose.INTERNAL)
+    assert not node_socket.send(b"more")
+    node_socket.end(None)
+    pump.close()

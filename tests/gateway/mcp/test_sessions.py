@@ -1,0 +1,50 @@
+"""When a session of the handshake era is over, and whose it is."""
+
+from gateway.mcp.sessions import Sessions
+from gateway.mcp.settings import McpSettings
+from tests.gateway.mcp.test_methods import principal
+
+SETTINGS = McpSettings(sessions_max=3, sessions_per_agent_max=2, session_idle_s_max=100)
+
+
+def test_session_is_found_with_the_credential_that_opened_it_only() -> None:
+    sessions, owner = Sessions(SETTINGS), principal()
+    session = sessions.begin("s", owner, 1000, 0)
+    assert sessions.find("s", owner) is session
+    assert sessions.find("s", principal()) is None
+    assert sessions.find(None, owner) is None
+
+
+def test_idle_session_is_due_after_its_last_request_has_ended() -> None:
+    sessions = Sessions(SETTINGS)
+    session = sessions.begin("s", principal(), 10_000, 0)
+    assert sessions.due(99.9) == []
+    assert sessions.due(100) == [session]
+    session.requests = 1
+    assert sessions.due(5000) == []
+    session.requests, session.idle_since_s = 0, 5000
+    assert sessions.due(5099) == []
+    assert sessions.due(5100) == [session]
+
+
+def test_session_is_due_with_the_end_of_its_token_whatever_is_under_way() -> None:
+    sessions, owner = Sessions(SETTINGS), principal()
+    session = sessions.begin("s", owner, 50, 0)
+    session.requests = 1
+    assert sessions.due(49) == []
+    assert sessions.due(50) == [session]
+    other = sessions.begin("t", principal(), 1000, 0)
+    sessions.revoke(other.principal.jti)
+    assert sessions.due(0) == [other]
+
+
+def test_sessions_are_bounded_in_all_and_for_one_agent() -> None:
+    sessions, agent = Sessions(SETTINGS), principal()
+    sessions.begin("a", agent, 1000, 0)
+    assert sessions.has_room_for(agent)
+    session = sessions.begin("b", agent, 1000, 0)
+    assert not sessions.has_room_for(agent)
+    sessions.end(session)
+    sessions.end(session)
+    assert sessions.has_room_for(agent)
+    assert len(sessions) == 1

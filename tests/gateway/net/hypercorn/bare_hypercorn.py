@@ -1,0 +1,59 @@
+"""hypercorn as it is, without anything of ours, on 127.0.0.1: to show what it does."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import hypercorn.protocol.h2
+import trio
+from hypercorn.config import Config
+from hypercorn.trio import serve
+
+from gateway.net.http1.exchange import App, Receive, Scope, Send
+from gateway.net.hypercorn.fix import BoundedBuffer
+from tests.gateway.net.http1.site import PATIENCE_S, Client
+
+
+@dataclass
+class BareHypercorn:
+    port: int
+    shutdown: trio.Event
+    ended: trio.Event
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+            yield Client(stream)
+
+
+@asynccontextmanager
+async def bare_hypercorn(
+    app: App, configure: Callable[[Config], None] = lambda _: None, *, lifespan: bool = False
+) -> AsyncIterator[BareHypercorn]:
+    config = Config()
+    config.bind = ["127.0.0.1:0"]
+    config.accesslog = config.errorlog = None
+    configure(config)
+    fixed, hypercorn.protocol.h2.StreamBuffer = hypercorn.protocol.h2.StreamBuffer, BoundedBuffer.__base__  # type: ignore[assignment, misc]
+    shutdown, ended = trio.Event(), trio.Event()
+
+    async def without_lifespan(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] != "lifespan"
+        await app(scope, receive, send)
+
+    async def run(task_status: trio.TaskStatus[list[str]]) -> None:
+        try:
+            served: Any = app if lifespan else without_lifespan
+            await serve(served, config, shutdown_trigger=shutdown.wait, task_status=task_status)
+        finally:
+            ended.set()
+
+    try:
+        with trio.fail_after(PATIENCE_S):
+            async with trio.open_nursery() as nursery:
+                [bound] = await nursery.start(run)
+                yield BareHypercorn(int(bound.rpartition(":")[2]), shutdown, ended)
+                nursery.cancel_scope.cancel()
+    finally:
+        hypercorn.protocol.h2.StreamBuffer = fixed  # type: ignore[misc]

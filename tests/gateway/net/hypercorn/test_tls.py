@@ -1,0 +1,223 @@
+"""TLS at the door: the same application, the same bounds, the same stop."""
+
+import ssl
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from actors.supervision.stop_ladder import StopSettings
+from gateway.net.http1.exchange import App, Receive, Scope, Send
+from gateway.net.http1.settings import DoorSettings
+from gateway.net.hypercorn.tls_connection import ALPN
+from tests.certificates import tls_contexts
+from tests.gateway.net.http1.site import HOST, Client, answer, site, until
+from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
+
+GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
+SWIFT_STOP = StopSettings(0.9, 0.5, 0.1, 0.1, 0.1)
+
+
+@pytest.fixture
+def contexts(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    server, client = tls_contexts(tmp_path)
+    server.set_alpn_protocols(ALPN)
+    return server, client
+
+
+Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
+
+
+async def rest_or_reset(client: Client) -> bytes:
+    try:
+        return await client.rest()
+    except trio.BrokenResourceError:
+        return b""
+
+
+async def test_both_protocols_reach_the_application(contexts: Contexts) -> None:
+    server, trusts = contexts
+    async with site(tls=server) as here:
+        async with here.tls_client(trusts) as client:
+            for path in ("/first", "/second"):
+                said = (await client.get(path)).said
+                assert (said["path"], said["version"], said["scheme"]) == (path, "1.1", "https")
+        async with here.tls_client(trusts, "h2", "http/1.1") as client:
+            http2 = Http2(client.stream)
+            await http2.begin()
+            for path in ("/first", "/second"):
+                said = (await http2.ask(path, b"body")).said
+                assert (said["path"], said["version"], said["body"]) == (path, "2", "body")
+        await here.idle()
+
+
+async def test_client_that_speaks_no_tls_is_closed_and_told_nothing(contexts: Contexts) -> None:
+    async with site(tls=contexts[0]) as here, here.client() as client:
+        await client.send(GET)
+        assert not (await rest_or_reset(client)).startswith(b"HTTP")
+        await here.idle()
+
+
+@pytest.mark.parametrize("first", [b"", b"\x16\x03\x01\x02\x00\x01"], ids=["silent", "half a hello"])
+async def test_handshake_that_does_not_end_is_ended(contexts: Contexts, first: bytes) -> None:
+    settings = DoorSettings(handshake_s_max=0.05)
+    async with site(settings=settings, tls=contexts[0]) as here, here.client() as client:
+        await client.send(first)
+        assert await rest_or_reset(client) == b""
+        await here.idle()
+
+
+@pytest.mark.parametrize("settings", [DoorSettings(connections_max=1), DoorSettings(connections_per_address_max=1)])
+async def test_connection_over_the_limits_is_closed_before_its_handshake(
+    contexts: Contexts, settings: DoorSettings
+) -> None:
+    server, trusts = contexts
+    async with site(settings=settings, tls=server) as here, here.tls_client(trusts) as first:
+        async with here.client() as second:
+            assert await rest_or_reset(second) == b""
+        assert (await first.get()).status == 200
+
+
+@pytest.mark.parametrize("said", [b"", GET, b"GET / HT"], ids=["before the first", "between", "in a head"])
+async def test_idle_connection_is_closed(contexts: Contexts, said: bytes) -> None:
+    server, trusts = contexts
+    async with site(settings=DoorSettings(idle_s_max=0.3), tls=server) as here, here.tls_client(trusts) as client:
+        await client.send(said)
+        assert (await rest_or_reset(client)).startswith(b"HTTP/1.1 200") == (said == GET)
+        await here.idle()
+
+
+async def test_head_over_the_limit_is_refused(contexts: Contexts) -> None:
+    server, trusts = contexts
+    async with site(tls=server) as here:
+        async with here.tls_client(trusts) as client:
+            await client.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 17_000)
+            assert (await client.response()).status == 431
+        async with here.tls_client(trusts, "h2") as client:
+            http2 = Http2(client.stream)
+            await http2.begin()
+            response = await http2.response(await http2.open("/", end=True, x="x" * 17_000))
+            assert (response.status, response.said["code"]) == (431, "E_MANIFEST_INVALID")
+            with pytest.raises(StreamEnd):  # what is longer still, h2 refuses
+                await http2.response(await http2.open("/", end=True, x="x" * 70_000))
+
+
+async def test_streams_over_the_limit_are_an_error_of_the_connection(contexts: Contexts) -> None:
+    server, trusts = contexts
+    settings = DoorSettings(http2_streams_max=2)
+    async with site(settings=settings, tls=server) as here, here.tls_client(trusts, "h2") as client:
+        http2 = Http2(client.stream)
+        await http2.begin()
+        first = await http2.open("/")
+        await http2.open("/")
+        await http2.open("/")
+        with pytest.raises(StreamEnd):
+            await http2.response(first)
+
+
+async def test_setting_says_after_how_many_requests_a_connection_is_closed(contexts: Contexts) -> None:
+    server, trusts = contexts
+    settings = DoorSettings(hypercorn_requests_max=2)
+    async with site(settings=settings, tls=server) as here, here.tls_client(trusts) as client:
+        assert b"connection" not in (await client.get()).headers
+        assert (await client.get()).headers[b"connection"] == b"close"
+        assert await client.rest() == b""
+
+
+# ---- stopping -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def held(release: trio.Event) -> Iterator[App]:
+    """An application that answers when it is let, and floods at /flood."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/held":
+            await release.wait()
+            await answer(send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b"x" * 50_000, "more_body": True})
+
+    yield app
+
+
+async def test_request_under_way_at_a_stop_is_answered_and_idle_connections_are_closed(contexts: Contexts) -> None:
+    server, trusts = contexts
+    release = trio.Event()
+    with held(release) as app:
+        async with site(app, tls=server) as here, here.client() as silent:
+            async with here.tls_client(trusts) as idle, here.tls_client(trusts, "h2") as two:
+                http2 = Http2(two.stream)
+                await http2.begin()
+                asked = await http2.open("/held", end=True)
+                async with here.tls_client(trusts) as one:
+                    await one.send(b"GET /held HTTP/1.1\r\n" + HOST + b"\r\n")
+                    await until(lambda: here.supervisor.calls.count == 2)
+                    here.supervisor.request_stop()
+                    assert await rest_or_reset(idle) == b""
+                    assert await rest_or_reset(silent) == b""
+                    release.set()
+                    assert (await one.response()).body == b"ok"
+                    assert await rest_or_reset(one) == b""
+                assert (await http2.response(asked)).body == b"ok"
+                await http2.until_over()
+            await here.idle()
+
+
+async def test_stop_cuts_no_last_response_short_over_http_2(contexts: Contexts) -> None:
+    """Twenty of them: which of its tasks hypercorn has go first is left to chance."""
+    server, trusts = contexts
+    release = trio.Event()
+    answers: list[bytes] = []
+
+    async def ask(http2: Http2) -> None:
+        asked = await http2.open("/held", end=True)
+        answers.append((await http2.response(asked)).body)
+
+    with held(release) as app:
+        async with site(app, tls=server) as here, AsyncExitStack() as clients, trio.open_nursery() as nursery:
+            for _ in range(20):
+                http2 = Http2((await clients.enter_async_context(here.tls_client(trusts, "h2"))).stream)
+                await http2.begin()
+                nursery.start_soon(ask, http2)
+            await until(lambda: here.supervisor.calls.count == 20)
+            here.supervisor.request_stop()
+            release.set()
+    assert answers == [b"ok"] * 20
+
+
+@pytest.mark.parametrize("alpn", ["http/1.1", "h2"])
+async def test_client_that_stops_reading_does_not_delay_a_stop(contexts: Contexts, alpn: str) -> None:
+    server, trusts = contexts
+    settings = DoorSettings(stopping_write_s_max=0.05)
+    with held(trio.Event()) as app:
+        async with site(app, settings, SWIFT_STOP, server) as here, here.tls_client(trusts, alpn) as client:
+            if alpn == "h2":
+                http2 = Http2(client.stream)
+                await http2.begin()
+                await http2.open("/flood", end=True)
+            else:
+                await client.send(b"GET /flood HTTP/1.1\r\n" + HOST + b"\r\n")
+            await until(lambda: here.supervisor.calls.count == 1)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            here.supervisor.request_stop()
+            await here.idle()
+
+
+async def test_client_that_stops_reading_is_reset(contexts: Contexts) -> None:
+    server, trusts = contexts
+    with held(trio.Event()) as app:
+        async with (
+            site(app, DoorSettings(write_s_max=0.05, linger_s_max=0.05), tls=server) as here,
+            here.tls_client(trusts) as client,
+        ):
+            await client.send(b"GET /flood HTTP/1.1\r\n" + HOST + b"\r\n")
+            await until(lambda: here.supervisor.calls.count == 1)
+            await here.idle()
+            with pytest.raises(trio.BrokenResourceError):
+                await client.rest()

@@ -1,1 +1,0 @@
-"""The command log: its rules, and every store under one contract."""

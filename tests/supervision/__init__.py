@@ -1,1 +1,0 @@
-"""Supervision: registry, restart rules, crash reports, the supervisor and its stop ladder."""
