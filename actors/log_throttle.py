@@ -3,13 +3,13 @@
 import math
 
 
-class Seldom:
+class LogThrottle:
     def __init__(self, every_s: float) -> None:
         self._every_s = every_s
         self._quiet_until_s = -math.inf
         self._untold = 0
 
-    def happened(self, now_s: float) -> int:
+    def hit(self, now_s: float) -> int:
         """How many to tell of, this one with those before it that were not told; 0 when it is too soon to speak."""
         self._untold += 1
         if now_s < self._quiet_until_s:

@@ -42,7 +42,7 @@ from typing import Any
 import psutil
 from ulid import ULID
 
-from bench.plenty import plenty
+from bench.unlimited_policy import unlimited_policy
 
 CALLERS = (1, 16, 64)
 DECIDING = (16, 64)
@@ -231,7 +231,7 @@ def running_gateway(folder: Path, homes: Path, nodes: int, serve: Sequence[str] 
     flags = ["--data", str(data), "--http", "127.0.0.1:0", "--devices", "127.0.0.1:0", "--log", "json"]
     settings = {
         "HELIOGRAPH_LISTENER_STRANGERS_PER_ADDRESS_MAX": str(nodes),
-        "HELIOGRAPH_GOVERNANCE_POLICY": plenty(folder),
+        "HELIOGRAPH_GOVERNANCE_POLICY": unlimited_policy(folder),
     }
     note = data / "running.json"
     with (folder / "gateway.log").open("wb") as lines:

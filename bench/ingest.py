@@ -222,12 +222,12 @@ class Client:
 
 
 def load(nodes: int, ready: Path, rate: int) -> None:
-    world = json.loads(ready.read_text())
+    services = json.loads(ready.read_text())
     selector = selectors.DefaultSelector()
     for n in range(nodes):
-        client = Client(world["port"])
-        node = world["nodes"][n] if world["nodes"] else {"node_id": str(ULID()).lower()}
-        cadence = client.open_cadence(node) if world["nodes"] else str(ULID())
+        client = Client(services["port"])
+        node = services["nodes"][n] if services["nodes"] else {"node_id": str(ULID()).lower()}
+        cadence = client.open_cadence(node) if services["nodes"] else str(ULID())
         payload = {"ts_ms": FRAME["ts_ms"], "node_id": node["node_id"]} | FRAME
         frame = {"type": "telemetry", "msg_id": str(ULID()), "in_reply_to": cadence, "payload": payload}
         data = masked(json.dumps(frame, separators=(",", ":")).encode())

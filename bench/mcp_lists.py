@@ -24,13 +24,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from ulid import ULID
 
-from actors.bus.retained_manifests import ManifestShelf
+from actors.bus.retained_manifests import RetainedManifests
 from actors.device.handlers import CAPABILITIES
 from actors.log.memory_store import MemoryStore
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
+from actors.node.services import NodeServices
 from actors.node.settings import NodeSettings
-from actors.node.world import World
 from actors.supervision.supervisor import Supervisor
 from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Principal, Scope, TokenClass
@@ -65,9 +65,9 @@ async def made_up_fleet(nodes: int) -> Fleet:
     wall_ms = now().wall_ms
     authority = CertificateAuthority.make(Ed25519PrivateKey.generate(), wall_ms)
     store = MemoryStore()
-    world = World(
+    services = NodeServices(
         store=store,
-        manifests=ManifestShelf(store),
+        manifests=RetainedManifests(store),
         calls=PendingCalls(),
         certificates=KnownCertificates(authority.certificate, ()),
         settings=NodeSettings(),
@@ -83,12 +83,12 @@ async def made_up_fleet(nodes: int) -> Fleet:
             "issued_at_ms": wall_ms,
             "expires_at_ms": wall_ms + 24 * 3600 * 1000,
         }
-        kept = await world.manifests.keep(
+        kept = await services.manifests.keep(
             node_id, TENANT, Accepted(manifest, digest(manifest), project(manifest)), wall_ms
         )
         assert kept
-        world.roster.add(Node(node_id))
-    return Fleet(Supervisor(), world)
+        services.roster.add(Node(node_id))
+    return Fleet(Supervisor(), services)
 
 
 def principal(*scopes: Scope) -> Principal:

@@ -44,7 +44,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     code: Code
     pointer: str
     message: str  # fixed words
@@ -56,7 +56,7 @@ def accept(
     known: KnownCertificates,
     last_issued_at_ms: int | None,
     now_ms: int,
-) -> Accepted | Refused:
+) -> Accepted | Rejected:
     for refused in _checks(manifest, session, known, last_issued_at_ms, now_ms):
         return refused
     return Accepted(manifest, digest(manifest), project(manifest))
@@ -64,7 +64,7 @@ def accept(
 
 def _checks(
     manifest: Any, session: NodeIdentity, known: KnownCertificates, last_issued_at_ms: int | None, now_ms: int
-) -> Iterator[Refused]:
+) -> Iterator[Rejected]:
     """Yields a refusal for each check that fails, in the order of the contract; the first one counts."""
     yield from _shape(manifest)
     yield from _names_and_references(manifest)
@@ -85,13 +85,13 @@ def _checks(
     yield from _attestation(manifest, session, known, now_ms)
 
 
-def _shape(manifest: Any) -> Iterator[Refused]:
+def _shape(manifest: Any) -> Iterator[Rejected]:
     flaw = _MANIFEST.first_flaw(manifest)
     if flaw is not None:
         unknown = _unknown_kind(manifest)
         if unknown is not None:
-            yield Refused(Code.KIND_UNSUPPORTED, unknown, f"{unknown} is not a kind that this gateway supports")
-        yield Refused(Code.MANIFEST_INVALID, flaw.pointer, flaw.words)
+            yield Rejected(Code.KIND_UNSUPPORTED, unknown, f"{unknown} is not a kind that this gateway supports")
+        yield Rejected(Code.MANIFEST_INVALID, flaw.pointer, flaw.words)
     unsafe = first_unsafe_number(manifest)
     if unsafe is not None:
         yield _invalid(unsafe, "is beyond 2^53-1")
@@ -107,7 +107,7 @@ def _unknown_kind(manifest: Any) -> str | None:
     return None
 
 
-def _names_and_references(manifest: Mapping[str, Any]) -> Iterator[Refused]:
+def _names_and_references(manifest: Mapping[str, Any]) -> Iterator[Rejected]:
     seen = set()
     for index, name in tool_names(manifest):
         if name in seen:
@@ -122,7 +122,7 @@ def _names_and_references(manifest: Mapping[str, Any]) -> Iterator[Refused]:
 
 def _attestation(
     manifest: Mapping[str, Any], session: NodeIdentity, known: KnownCertificates, now_ms: int
-) -> Iterator[Refused]:
+) -> Iterator[Rejected]:
     attestation = manifest["node_attestation"]
     leaf = known.resolve(attestation["kid"])
     if leaf is None:
@@ -169,9 +169,9 @@ def _base64url(raw: bytes) -> str:
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _invalid(pointer: str, words: str) -> Refused:
-    return Refused(Code.MANIFEST_INVALID, pointer, f"{pointer} {words}")
+def _invalid(pointer: str, words: str) -> Rejected:
+    return Rejected(Code.MANIFEST_INVALID, pointer, f"{pointer} {words}")
 
 
-def _unattested(pointer: str, words: str) -> Refused:
-    return Refused(Code.ATTESTATION_FAILED, pointer, f"{pointer} {words}")
+def _unattested(pointer: str, words: str) -> Rejected:
+    return Rejected(Code.ATTESTATION_FAILED, pointer, f"{pointer} {words}")

@@ -17,7 +17,7 @@ class Listed(Protocol):
     def tenant(self) -> str: ...
 
 
-class Roster:
+class LiveNodes:
     def __init__(self) -> None:
         self._live: dict[str, Listed] = {}
         self._ids: dict[str, list[str]] = {}  # of a tenant, sorted
@@ -36,7 +36,7 @@ class Roster:
         if node.node_id not in self._live:
             insort(self._ids.setdefault(node.tenant, []), node.node_id)
         self._live[node.node_id] = node
-        self.tell(node.tenant)
+        self.notify(node.tenant)
 
     def remove(self, node: Listed) -> None:
         """Its session is over; does nothing when a newer one has taken its place. Idempotent."""
@@ -47,7 +47,7 @@ class Roster:
         del ids[bisect_left(ids, node.node_id)]
         if not ids:
             del self._ids[node.tenant]
-        self.tell(node.tenant)
+        self.notify(node.tenant)
 
     def listen(self, tenant: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever a node of this tenant comes, goes or changes. Returns what ends that."""
@@ -61,7 +61,7 @@ class Roster:
 
         return stop
 
-    def tell(self, tenant: str) -> None:
+    def notify(self, tenant: str) -> None:
         """What this tenant has is other than before: for whoever has tools besides those of nodes."""
         for changed in list(self._listeners.get(tenant, ())):
             changed()

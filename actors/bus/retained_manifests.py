@@ -37,7 +37,7 @@ class _Record(msgspec.Struct, frozen=True):
     manifest: dict[str, Any]
 
 
-class ManifestShelf:
+class RetainedManifests:
     def __init__(self, store: LogStore) -> None:
         self._store = store
         self._retained: dict[str, Retained] = {}

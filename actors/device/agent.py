@@ -25,7 +25,7 @@ import trio
 from actors.device.device import Device
 from actors.device.journal import Journal, JournalFailedError
 from actors.device.omit import Omit
-from actors.device.reconnect_rules import Stay, after_close
+from actors.device.reconnect_rules import StayAway, after_close
 from actors.device.session import Session
 from actors.device.session_messages import (
     CloseWith,
@@ -108,9 +108,9 @@ class Agent:
     def state(self) -> State:
         return self._rules.state
 
-    async def run(self) -> Stay:
+    async def run(self) -> StayAway:
         """Run, once, until there is no point in coming back. Raises JournalFailedError if the disk fails."""
-        stay: Stay | None = None
+        stay: StayAway | None = None
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             nursery.start_soon(self._keep_journal)
@@ -124,7 +124,7 @@ class Agent:
 
     # ---- sessions ----------------------------------------------------------------------------------------------------
 
-    async def _stay_connected(self) -> Stay:
+    async def _stay_connected(self) -> StayAway:
         failures = 0
         while True:
             started_s = trio.current_time()
@@ -133,13 +133,13 @@ class Agent:
                 failures = 0
             decision = after_close(closed.code, failures, self._rng)
             failures += 1
-            if not isinstance(decision, Stay) and decision.needs_new_token:
+            if not isinstance(decision, StayAway) and decision.needs_new_token:
                 token = self._newer_token(self._token)
                 if token is None:
-                    decision = Stay("the gateway refused the token, and there is no newer one")
+                    decision = StayAway("the gateway refused the token, and there is no newer one")
                 else:
                     self._token = token
-            if isinstance(decision, Stay):
+            if isinstance(decision, StayAway):
                 log.warning("device_stays_away", reason=decision.reason)
                 return decision
             log.info("device_comes_back", close_code=closed.code, was_live=was_live, wait_s=round(decision.seconds, 3))

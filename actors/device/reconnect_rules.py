@@ -26,20 +26,20 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class StayAway:
     """Do not come back: trying again cannot help until a person changes something."""
 
     reason: str
 
 
-def after_close(code: int, failures: int, rng: Random) -> Wait | Stay:
+def after_close(code: int, failures: int, rng: Random) -> Wait | StayAway:
     """`failures`: sessions in a row, before this one, that did not become live."""
     row = _ROWS.get(code)
     bound_s = min(CAP_S, BASE_S * 2.0 ** min(failures, 16))
     match row.come_back if row else Return.WITH_BACKOFF:
         case Return.NO:
             assert row is not None
-            return Stay(f"the gateway closed with {row.code} {row.reason}")
+            return StayAway(f"the gateway closed with {row.code} {row.reason}")
         case Return.WITH_JITTER:
             return Wait(rng.uniform(0, max(bound_s, RESTART_S)))
         case Return.AFTER_30_S:

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
-from actors.ledger.rules import Budget, Exceeded, State, evolve, fits
-from actors.log.store import Appended, LogStore, OpenItem, Part, Riders
+from actors.ledger.rules import Budget, Exceeded, LedgerState, evolve, exceeded_by
+from actors.log.store import Appended, BlindEvents, LogStore, OpenItem, Part
 from actors.node.events import CommandQueued, CommandSent, Settlement
 from actors.node.events import Event as CommandEvent
 
@@ -26,7 +26,7 @@ SNAPSHOT_EVERY_EVENTS = 256
 
 _PREFIX = "ledger/"
 _state_encoder = msgspec.json.Encoder()
-_state_decoder = msgspec.json.Decoder(State)
+_state_decoder = msgspec.json.Decoder(LedgerState)
 
 
 class Agent(NamedTuple):
@@ -49,7 +49,7 @@ def agent_of(stream: str) -> Agent | None:
 @dataclass(slots=True)
 class Ledger:
     agent: Agent
-    state: State
+    state: LedgerState
     holds: dict[str, Reserved] = field(default_factory=dict)  # decided, and not in the log yet
     _held_micros: dict[int | None, int] = field(default_factory=dict)  # their sums, by period
     stream: str = field(init=False)
@@ -57,12 +57,12 @@ class Ledger:
     def __post_init__(self) -> None:
         self.stream = self.agent.stream
 
-    def fits(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
-        return fits(self.state, self._held_micros, micros, budget, now_ms)
+    def exceeded_by(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
+        return exceeded_by(self.state, self._held_micros, micros, budget, now_ms)
 
     def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         """Set the price aside, now. Follow it by an append, or by `drop`."""
-        exceeded = self.fits(micros, budget, now_ms)
+        exceeded = self.exceeded_by(micros, budget, now_ms)
         if exceeded is None:
             if key in self.holds:
                 self.drop(key)
@@ -131,7 +131,7 @@ class Ledgers:
         if ledger is None:
             agent = Agent(tenant, sub)
             loaded = await self._store.load(agent.stream)
-            state = State() if loaded.snapshot is None else _state_decoder.decode(loaded.snapshot.data)
+            state = LedgerState() if loaded.snapshot is None else _state_decoder.decode(loaded.snapshot.data)
             for recorded in loaded.events:
                 evolve(state, decode(recorded.data))
             # Another task may have loaded it meanwhile, and may have holds in it already: that one counts.
@@ -216,7 +216,7 @@ class Ledgers:
                 del self._loaded[agent]
 
 
-def riders_of(entries: Iterable[Entry]) -> Riders:
+def blind_events_of(entries: Iterable[Entry]) -> BlindEvents:
     """As they go along with the commands' append."""
     return tuple([(ledger.stream, encode(event)) for ledger, event in entries])
 

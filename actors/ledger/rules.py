@@ -39,7 +39,7 @@ class Exceeded(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class State:
+class LedgerState:
     """What the events add up to. Changed in place: a copy of what is open costs more, the more calls are under way."""
 
     version: int = 0
@@ -55,7 +55,7 @@ class State:
         return self.window_used_micros if self.window_ms is not None and window_ms <= self.window_ms else 0
 
 
-def evolve(state: State, event: Event) -> Reserved | None:
+def evolve(state: LedgerState, event: Event) -> Reserved | None:
     """Take the next event of the log in. Returns the reservation that it settles, if there is one."""
     state.version += 1
     if type(event) is Reserved:
@@ -74,8 +74,8 @@ def evolve(state: State, event: Event) -> Reserved | None:
     return reserved
 
 
-def fits(
-    state: State, held_micros: Mapping[int | None, int], micros: int, budget: Budget, now_ms: int
+def exceeded_by(
+    state: LedgerState, held_micros: Mapping[int | None, int], micros: int, budget: Budget, now_ms: int
 ) -> Exceeded | None:
     """Whether so much more can be spent, beside what is held and not in the log yet. What is free always can.
 

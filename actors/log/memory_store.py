@@ -22,6 +22,8 @@ from actors.log.store import (
     DEFAULT_LIMITS,
     AppendAnswer,
     Appended,
+    AppendRefused,
+    BlindEvents,
     Conflict,
     Loaded,
     LogLimits,
@@ -29,8 +31,6 @@ from actors.log.store import (
     Part,
     Recorded,
     RefusalReason,
-    Refused,
-    Riders,
     Snapshot,
     StoreFailedError,
     Then,
@@ -55,15 +55,15 @@ class MemoryDisk:
     is_full: bool = False
     streams: dict[str, _Stream] = field(default_factory=dict)
 
-    def commit(self, parts: tuple[Part, ...], riders: Riders = ()) -> AppendAnswer:
-        """Write parts and riders together, or none of them."""
+    def commit(self, parts: tuple[Part, ...], blind_events: BlindEvents = ()) -> AppendAnswer:
+        """Write parts and blind_events together, or none of them."""
         if self.is_full:
-            return Refused(RefusalReason.DISK_FULL)
+            return AppendRefused(RefusalReason.DISK_FULL)
         for part in parts:
             version = self.streams.get(part.stream, _Stream()).version
             if not part.fits(version):
                 return Conflict(part.stream, version)
-        for name, data in riders:
+        for name, data in blind_events:
             self._write(Part(name, None, parts[0].at_ms, (data,)))
         return Appended(tuple(self._write(part) for part in parts))
 
@@ -105,7 +105,7 @@ class MemoryDisk:
 @dataclass(slots=True, eq=False)
 class _Pending:
     parts: tuple[Part, ...]
-    riders: Riders
+    blind_events: BlindEvents
     then: Then
     size_bytes: int
     answer: AppendAnswer | None = None
@@ -149,22 +149,22 @@ class MemoryStore:
 
     # ── the port ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
-        check_append(parts, riders)
+    def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
+        check_append(parts, blind_events)
         self._check_usable()
-        size_bytes = sum(part.size_bytes for part in parts) + sum(len(data) for _, data in riders)
+        size_bytes = sum(part.size_bytes for part in parts) + sum(len(data) for _, data in blind_events)
         is_crowded = self._unanswered_bytes + size_bytes > self._limits.queue_bytes_max
         if self._unanswered >= self._limits.queue_appends_max or is_crowded:
-            return Refused(RefusalReason.OVERLOADED)
-        pending = _Pending(parts, riders, then, size_bytes)
+            return AppendRefused(RefusalReason.OVERLOADED)
+        pending = _Pending(parts, blind_events, then, size_bytes)
         self._pending.append(pending)
         self._unanswered += 1
         self._unanswered_bytes += size_bytes
         trio.lowlevel.spawn_system_task(self._carry_out, pending)
         return None
 
-    async def append(self, *parts: Part, riders: Riders = ()) -> AppendAnswer:
-        return await answered(lambda then: self.submit(parts, then, riders))
+    async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
+        return await answered(lambda then: self.submit(parts, then, blind_events))
 
     async def _carry_out(self, pending: _Pending) -> None:
         try:
@@ -185,10 +185,10 @@ class MemoryStore:
             pending = self._pending.popleft()
             if self._next_commit_fails is not None:
                 if self._next_commit_fails:
-                    self.disk.commit(pending.parts, pending.riders)
+                    self.disk.commit(pending.parts, pending.blind_events)
                 self._break("the outcome of a commit is unknown")
                 return
-            pending.answer = self.disk.commit(pending.parts, pending.riders)
+            pending.answer = self.disk.commit(pending.parts, pending.blind_events)
 
     async def load(self, stream: str) -> Loaded:
         await self._checkpoint()

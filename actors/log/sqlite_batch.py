@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from actors.log.sqlite_runs import row_of
-from actors.log.store import Appended, Conflict, OpenItem, Part, Riders
+from actors.log.store import Appended, BlindEvents, Conflict, OpenItem, Part
 
 _ROWS_IN_ONE_GO = 16  # a statement is prepared for each number of rows up to here, and
 _ROWS_A_STATEMENT_MAX_LOG2 = 7  # for each power of two up to 128
@@ -80,7 +80,7 @@ class Batch:
         """Whether arguments that may lie in the files are being deleted."""
         return bool(self._closed)
 
-    def add(self, parts: Sequence[Part], riders: Riders = ()) -> Appended | Conflict:
+    def add(self, parts: Sequence[Part], blind_events: BlindEvents = ()) -> Appended | Conflict:
         """Take one append, whole, or say which stream has moved on."""
         heads = []
         for part in parts:
@@ -88,7 +88,7 @@ class Batch:
             if not part.fits(head[1]):
                 return Conflict(part.stream, head[1])
             heads.append(head)
-        for stream, data in riders:
+        for stream, data in blind_events:
             self._lengthen(stream, self._known.get(stream) or self._look_up(stream), parts[0].at_ms, (data,))
         return Appended(tuple(map(self._take, parts, heads)))
 

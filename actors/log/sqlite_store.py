@@ -29,14 +29,14 @@ from actors.log.sqlite_writer import Request, Writer, retold
 from actors.log.store import (
     DEFAULT_LIMITS,
     AppendAnswer,
+    AppendRefused,
+    BlindEvents,
     Loaded,
     LogLimits,
     OpenItem,
     Part,
     Recorded,
     RefusalReason,
-    Refused,
-    Riders,
     Snapshot,
     Then,
     answered,
@@ -108,23 +108,23 @@ class SqliteStore:
 
     # ── writing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
-        check_append(parts, riders)
-        request = Request(parts, then, riders)
+    def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
+        check_append(parts, blind_events)
+        request = Request(parts, then, blind_events)
         full = (
             self._queued_appends >= self._limits.queue_appends_max
             or self._queued_bytes + request.size_bytes > self._limits.queue_bytes_max
         )
         if full and self._writer.failure is None and not self._is_closed:
-            self.answered[Refused] += 1
-            return Refused(RefusalReason.OVERLOADED)
+            self.answered[AppendRefused] += 1
+            return AppendRefused(RefusalReason.OVERLOADED)
         self._submit(request)
         self._queued_appends += 1
         self._queued_bytes += request.size_bytes
         return None
 
-    async def append(self, *parts: Part, riders: Riders = ()) -> AppendAnswer:
-        return await answered(lambda then: self.submit(parts, then, riders))
+    async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
+        return await answered(lambda then: self.submit(parts, then, blind_events))
 
     async def compact(self, before_ms: int) -> int:
         removed_in_all = 0

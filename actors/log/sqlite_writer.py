@@ -32,7 +32,7 @@ from typing import Any
 from actors.log.sqlite_batch import INSERT_ARGUMENTS, Batch, Head, write_rows
 from actors.log.sqlite_compaction import compact_some
 from actors.log.sqlite_files import Files, is_busy, is_damage, is_disk_full, name_of
-from actors.log.store import AppendAnswer, LogLimits, Part, RefusalReason, Refused, Riders, StoreFailedError
+from actors.log.store import AppendAnswer, AppendRefused, BlindEvents, LogLimits, Part, RefusalReason, StoreFailedError
 
 _COMMIT_PAGES = 4  # that a commit writes besides one for each row
 
@@ -40,30 +40,30 @@ _COMMIT_PAGES = 4  # that a commit writes besides one for each row
 class Request:
     """Something asked of the writer: an append, or other work to be done between batches. Answered exactly once."""
 
-    __slots__ = ("answer", "parts", "riders", "size_bytes", "then", "work")
+    __slots__ = ("answer", "blind_events", "parts", "size_bytes", "then", "work")
 
     def __init__(
         self,
         parts: tuple[Part, ...],
         then: Callable[[Any], None],
-        riders: Riders = (),
+        blind_events: BlindEvents = (),
         work: Callable[[], object] | None = None,
     ) -> None:
         self.parts = parts
-        self.riders = riders
+        self.blind_events = blind_events
         self.then = then
         self.work = work
         size_bytes = 0
         for part in parts:
             size_bytes += part.size_bytes
-        for _, data in riders:
+        for _, data in blind_events:
             size_bytes += len(data)
         self.size_bytes = size_bytes
         self.answer: object = None  # a StoreFailedError where the outcome is unknown
 
     @property
     def streams(self) -> set[str]:
-        return {part.stream for part in self.parts} | {stream for stream, _ in self.riders}
+        return {part.stream for part in self.parts} | {stream for stream, _ in self.blind_events}
 
 
 class Writer:
@@ -167,7 +167,7 @@ class Writer:
         answers: list[AppendAnswer] = []
 
         def work() -> None:
-            answers.extend([batch.add(request.parts, request.riders) for request in requests])
+            answers.extend([batch.add(request.parts, request.blind_events) for request in requests])
             batch.write()
 
         error = self._transact(work)
@@ -223,7 +223,7 @@ class Writer:
             for request in queued:
                 (self._queue if streams.isdisjoint(request.streams) else doomed).append(request)
         for request in (*requests, *doomed):
-            request.answer = Refused(reason)
+            request.answer = AppendRefused(reason)
         self._deliver([*requests, *doomed])
         if is_disk_full(error):
             self._checkpoint()  # an emptied write-ahead file may be all the room that is needed

@@ -3,8 +3,8 @@
 A store knows nothing of nodes or commands. It keeps, for each stream, numbered events (bytes), at most one snapshot,
 and *open items*: what is unfinished, so that a restart reads that and not history. An open item's arguments are the one
 thing that is erased: they go, from every file, soon after the item is closed. One append may carry parts for several
-streams, and *riders*: single events for streams of others. They are written together or not at all, so two aggregates
-can share a commit.
+streams, and *blind events*: single ones for streams of others. They are written together or not at all, so two
+aggregates can share a commit.
 
 A version conflict is an answer, a full disk is an answer, a full queue is an answer. `StoreFailedError` is none: the
 outcome of a commit is unknown, and the process has to stop and find out by reopening.
@@ -26,8 +26,8 @@ _T = TypeVar("_T")
 class LogLimits(msgspec.Struct, frozen=True):
     """Every bound of the log in one place, each with what happens when it is reached."""
 
-    queue_appends_max: int = 8_192  # unanswered appends; the next one is Refused(OVERLOADED)
-    queue_bytes_max: int = 64 * 1024 * 1024  # bytes in unanswered appends; the next one is Refused(OVERLOADED)
+    queue_appends_max: int = 8_192  # unanswered appends; the next one is AppendRefused(OVERLOADED)
+    queue_bytes_max: int = 64 * 1024 * 1024  # bytes in unanswered appends; the next one is AppendRefused(OVERLOADED)
     batch_appends_max: int = 512  # appends in one transaction; the rest wait for the next
     erase_after_s: float = 1.4  # from closing an item to its erasure, which takes up to two rounds; 5 s is the promise
     checkpoint_retry_s: float = 0.2  # wait before trying again when a reader was in the way
@@ -83,7 +83,7 @@ class Part(msgspec.Struct, frozen=True):
         return size
 
 
-Riders: TypeAlias = tuple[tuple[str, bytes], ...]
+BlindEvents: TypeAlias = tuple[tuple[str, bytes], ...]
 """Streams that have one writer, and an event for each, to go behind whatever is there: as a part with an expected
 version of None and nothing but this event, of the time of the append's first part, at a fraction of the cost."""
 
@@ -139,13 +139,13 @@ class Conflict(msgspec.Struct, frozen=True):
     actual_version: int
 
 
-class Refused(msgspec.Struct, frozen=True):
+class AppendRefused(msgspec.Struct, frozen=True):
     """Nothing of this append was written, for certain."""
 
     reason: RefusalReason
 
 
-AppendAnswer = Appended | Conflict | Refused
+AppendAnswer = Appended | Conflict | AppendRefused
 Then: TypeAlias = Callable[[AppendAnswer | StoreFailedError], None]
 
 
@@ -156,14 +156,14 @@ class LogStore(Protocol):
     def log_id(self) -> str:
         """The identity of this log, made with it: a node keeps one journal for each (§7.3)."""
 
-    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
-        """Write parts and riders durably, together, and say how that ended by `then`, or refuse at once.
+    def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
+        """Write parts and blind_events durably, together, and say how that ended by `then`, or refuse at once.
 
         Appends are taken in the order of the calls. `then` is called once, later, between two steps of the event loop:
         it neither waits nor raises.
         """
 
-    async def append(self, *parts: Part, riders: Riders = ()) -> AppendAnswer:
+    async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
         """The same for a task that waits. A cancelled one only stops waiting: the append goes on."""
 
     async def load(self, stream: str) -> Loaded:
@@ -211,13 +211,13 @@ async def answered(submit: Callable[[Callable[[_T | StoreFailedError], None]], _
     return answer
 
 
-def check_append(parts: Sequence[Part], riders: Riders) -> None:
+def check_append(parts: Sequence[Part], blind_events: BlindEvents) -> None:
     """Refuse what no caller may ask, before it is queued: it would be ambiguous what comes first."""
     if not parts:
         raise ValueError("an append needs at least one part")
     if len(parts) > 1 and len({part.stream for part in parts}) != len(parts):
         raise ValueError("an append may have one part for each stream")
-    for stream, _ in riders:
+    for stream, _ in blind_events:
         for part in parts:
             if part.stream == stream:
-                raise ValueError("an append may have a part for a stream or riders, not both")
+                raise ValueError("an append may have a part for a stream or blind_events, not both")

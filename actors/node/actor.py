@@ -17,7 +17,7 @@ import trio
 
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Exceeded
-from actors.log_throttle import Seldom
+from actors.log_throttle import LogThrottle
 from actors.node import commands
 from actors.node.cadence import Cadence, Listener
 from actors.node.cadences import Cadences
@@ -28,6 +28,7 @@ from actors.node.drops import Drop
 from actors.node.inbox import Cancel, Issue, LogItem, Sweep, Unwritten
 from actors.node.limit_rules import CapabilityLimits, NodeLimits
 from actors.node.outcomes import mono_s, outcome_of
+from actors.node.services import Authenticated, Connection, LogRefusedError, NodeServices
 from actors.node.session_rules import (
     CloseWith,
     Count,
@@ -41,7 +42,6 @@ from actors.node.session_rules import (
     TakeAck,
     TakeResume,
 )
-from actors.node.world import Authenticated, Connection, LogRefusedError, World
 from schemas.closes import NodeClose
 from schemas.errors import Code
 from schemas.frames import Announce, BadFrame, CmdAck, CmdCancel, Fault, Frame, Side, decode, encode, encode_cmd
@@ -60,20 +60,20 @@ class NodeActor:
 
     commits_class = Commits
 
-    def __init__(self, proved: Authenticated, connection: Connection, world: World) -> None:
+    def __init__(self, proved: Authenticated, connection: Connection, services: NodeServices) -> None:
         self.identity = proved.identity
         self.token_id = proved.token_id
         self.tools: Mapping[str, Tool] = {}
         self._auth_msg_id = proved.msg_id
         self._connection = connection
-        self._world = world
-        self._mint = Mint(world.entropy)
-        self._session = Session(self._mint, world.settings, world.now(), proved.token_expires_at_ms)
-        self._cadences = Cadences(proved.identity.node_id, world.settings, self._mint, self._send)
+        self._services = services
+        self._mint = Mint(services.entropy)
+        self._session = Session(self._mint, services.settings, services.now(), proved.token_expires_at_ms)
+        self._cadences = Cadences(proved.identity.node_id, services.settings, self._mint, self._send)
         self._limits = NodeLimits()
-        self._commits = self.commits_class(proved.identity.node_id, self, world, self._mint)
+        self._commits = self.commits_class(proved.identity.node_id, self, services, self._mint)
         self._deadlines_changed = trio.Event()
-        self._late_acks = Seldom(LATE_ACK_EVERY_S)
+        self._late_acks = LogThrottle(LATE_ACK_EVERY_S)
 
     @property
     def node_id(self) -> str:
@@ -108,14 +108,14 @@ class NodeActor:
 
     def close(self, close: NodeClose) -> None:
         """End the session for a reason that lies outside of it: superseded, shutdown, token revoked, not reading."""
-        self._perform(self._session.close(close), self._world.now())
+        self._perform(self._session.close(close), self._services.now())
 
     async def _watch_time(self) -> None:
         while self._session.phase is not Phase.ENDED:
             self._deadlines_changed = trio.Event()
             with trio.move_on_at(min(self._session.next_deadline_s(), self._cadences.next_deadline_s())):
                 await self._deadlines_changed.wait()
-            now = self._world.now()
+            now = self._services.now()
             self._cadences.tick(now)
             self._perform(self._session.tick(now), now)
 
@@ -132,7 +132,7 @@ class NodeActor:
         self._on(BadFrame(Fault.TOO_LARGE))
 
     def _on(self, frame: Frame | BadFrame) -> None:
-        now = self._world.now()
+        now = self._services.now()
         self._perform(self._session.received(frame, confirmed_through(self._commits.state), now), now)
 
     def _perform(self, effects: Effects, now: Moment) -> None:
@@ -141,7 +141,7 @@ class NodeActor:
                 case Relay(telemetry=telemetry, now=now):
                     dropped = self._cadences.relay(telemetry.in_reply_to, telemetry.frame, now)
                     if dropped is not None:
-                        self._world.count(dropped)
+                        self._services.count(dropped)
                 case SendFrame(frame=frame):
                     self._send(frame)
                 case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id, ok=ok)) if msg_id in self._cadences:
@@ -150,7 +150,7 @@ class NodeActor:
                     if not self._commits.offer(effect, now.wall_ms):
                         self.close(NodeClose.RATE_LIMITED)
                 case Count(what=what):
-                    self._world.count(what)
+                    self._services.count(what)
                 case CloseWith(close=close):
                     self._end(close)
 
@@ -161,7 +161,7 @@ class NodeActor:
         log.info("node_session_ended", node_id=self.identity.node_id, code=close.value.code, reason=close.value.reason)
         self._connection.close(close)
         self._deadlines_changed.set()
-        self._world.roster.remove(self)
+        self._services.roster.remove(self)
         self._cadences.end_all()
 
     # ---- calls ------------------------------------------------------------------------------------------------------
@@ -180,16 +180,16 @@ class NodeActor:
 
         `hold` sets the price of the command with this id aside, or says that the budget does not reach for it.
         """
-        now = self._world.now()
+        now = self._services.now()
         limits = self._admit(tool, now)
         if isinstance(limits, Failed):
             return limits
         if (
-            self._world.calls.is_full
-            or len(self._commits.state.open_commands) >= self._world.settings.open_commands_max
+            self._services.calls.is_full
+            or len(self._commits.state.open_commands) >= self._services.settings.open_commands_max
         ):
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
-        over = limits.has_slot(now.mono_s) or limits.take_token(now.mono_s)
+        over = limits.over_concurrency(now.mono_s) or limits.over_rate(now.mono_s)
         if over is not None:
             return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
         call = PendingCall(self._mint.mint(now.wall_ms), tool, arguments, sub, tenant, deadline_at_ms)
@@ -204,7 +204,7 @@ class NodeActor:
         return await self._answer_to(call, deadline_s)
 
     def _admit(self, tool: str, now: Moment) -> CapabilityLimits | Failed:
-        retained = self._world.manifests.find(self.identity.node_id)
+        retained = self._services.manifests.find(self.identity.node_id)
         if not self.is_live or retained is None:
             return Failed(Code.NODE_OFFLINE)
         if retained.is_expired(now.wall_ms):
@@ -215,25 +215,25 @@ class NodeActor:
         return self._limits.of(announced.target) or Failed(Code.MANIFEST_NOT_FOUND)
 
     async def _answer_to(self, call: PendingCall, deadline_s: float) -> Outcome:
-        self._world.calls.add(call, deadline_s)
+        self._services.calls.add(call, deadline_s)
         try:
             return await call.wait()
         except trio.Cancelled:
-            if not self._commits.offer(Cancel(call.msg_id), self._world.now().wall_ms):
-                self._world.calls.abandon(call.msg_id)  # this session is over: the node's next one will see to it
+            if not self._commits.offer(Cancel(call.msg_id), self._services.now().wall_ms):
+                self._services.calls.abandon(call.msg_id)  # this session is over: the node's next one will see to it
             raise
         finally:
-            self._world.calls.remove(call)
+            self._services.calls.remove(call)
 
     def sweep(self) -> None:
         """A minute has passed."""
-        self._commits.offer(Sweep(), self._world.now().wall_ms)
+        self._commits.offer(Sweep(), self._services.now().wall_ms)
 
     # ---- telemetry --------------------------------------------------------------------------------------------------
 
     def attach(self, tool: str, interval_ms: int, listener: Listener) -> Cadence | Failed:
         """Listen to a cadence; the first listener starts it on the node, for one token of the capability's rate."""
-        now = self._world.now()
+        now = self._services.now()
         limits = self._admit(tool, now)
         if isinstance(limits, Failed):
             return limits
@@ -242,7 +242,7 @@ class NodeActor:
         if cadence is None:
             if self._cadences.is_full:
                 return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
-            over = limits.take_token(now.mono_s)
+            over = limits.over_rate(now.mono_s)
             if over is not None:
                 return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
             cadence = self._cadences.start(tool, cap_id, interval_ms, now)
@@ -253,12 +253,12 @@ class NodeActor:
         return cadence
 
     def detach(self, cadence: Cadence, listener: Listener) -> None:
-        self._cadences.leave(cadence, listener, self._world.now())
+        self._cadences.leave(cadence, listener, self._services.now())
 
     # ---- what the commits bring -------------------------------------------------------------------------------------
 
     def granted(self, session_id: str, epoch: int) -> None:
-        log_id, now = self._world.store.log_id, self._world.now()
+        log_id, now = self._services.store.log_id, self._services.now()
         self._perform(self._session.granted(session_id, epoch, log_id, self._auth_msg_id, now), now)
         self._deadlines_changed.set()
 
@@ -267,23 +267,23 @@ class NodeActor:
 
     async def judge(self, announce: Announce) -> None:
         """One that is accepted is kept before it is acknowledged."""
-        now, node_id = self._world.now(), self.identity.node_id
-        retained = self._world.manifests.find(node_id)
+        now, node_id = self._services.now(), self.identity.node_id
+        retained = self._services.manifests.find(node_id)
         last_ms = retained.issued_at_ms if retained else None
-        verdict = accept(announce.manifest, self.identity, self._world.certificates, last_ms, now.wall_ms)
+        verdict = accept(announce.manifest, self.identity, self._services.certificates, last_ms, now.wall_ms)
         if isinstance(verdict, Accepted):
-            if not await self._world.manifests.keep(node_id, self.identity.tenant, verdict, now.wall_ms):
+            if not await self._services.manifests.keep(node_id, self.identity.tenant, verdict, now.wall_ms):
                 raise LogRefusedError
             tools = self.tools
             self._adopt(verdict)
             if self.is_live and self.tools != tools:
-                self._world.roster.add(self)
-        now = self._world.now()
+                self._services.roster.add(self)
+        now = self._services.now()
         self._perform(self._session.judged(announce, verdict, now), now)
 
     def _adopt(self, accepted: Accepted) -> None:
         self.tools = {tool.name: tool for tool in accepted.tools}
-        self._limits.adopt(accepted.tools, self._world.now().mono_s)
+        self._limits.adopt(accepted.tools, self._services.now().mono_s)
 
     def refuse(self, batch: Sequence[LogItem]) -> None:
         """The log did not take it: nothing was sent, nothing is settled, and the node keeps what it reported."""
@@ -293,10 +293,10 @@ class NodeActor:
                     self._give_back(call)
                     call.settle(Failed(Code.INTERNAL, call.msg_id))
                 case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)) if msg_id in self._commits.state.open_commands:
-                    self._world.count(Drop.ACK_NOT_RECORDED)
-                    self._world.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
+                    self._services.count(Drop.ACK_NOT_RECORDED)
+                    self._services.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
                 case Cancel(msg_id=msg_id):
-                    self._world.calls.abandon(msg_id)
+                    self._services.calls.abandon(msg_id)
                 case TakeResume():
                     self.close(NodeClose.INTERNAL)
 
@@ -310,20 +310,20 @@ class NodeActor:
             case commands.SendCommand():
                 self._send_command(said)
             case commands.SendCancel(msg_id=msg_id):
-                self._send(CmdCancel(msg_id=self._mint.mint(self._world.now().wall_ms), in_reply_to=msg_id))
+                self._send(CmdCancel(msg_id=self._mint.mint(self._services.now().wall_ms), in_reply_to=msg_id))
             case commands.Settled(msg_id=msg_id):
                 self._commits.arguments.pop(msg_id, None)
                 self._limits.release(msg_id)
-                self._world.calls.settle(msg_id, outcome_of(said, isinstance(item, Unwritten), results.get(msg_id)))
+                self._services.calls.settle(msg_id, outcome_of(said, isinstance(item, Unwritten), results.get(msg_id)))
             case commands.Resumed() if isinstance(item, TakeResume):
                 self._resumed(item, said)
             case commands.LateAck(msg_id=msg_id, state=state):
-                self._world.count(Drop.LATE_ACK)
-                if late := self._late_acks.happened(self._world.now().mono_s):  # a node could fill the disk with them
+                self._services.count(Drop.LATE_ACK)
+                if late := self._late_acks.hit(self._services.now().mono_s):  # a node could fill the disk with them
                     node_id = self.identity.node_id
                     log.info("late_ack", node_id=node_id, correlation_id=msg_id, state=state.value, late=late)
             case commands.UnknownCommand():
-                self._world.count(Drop.ACK_UNKNOWN)
+                self._services.count(Drop.ACK_UNKNOWN)
             case commands.StaleEpoch():
                 self.superseded([item])
             case commands.Illegal():
@@ -335,7 +335,7 @@ class NodeActor:
             self._commits.report_unwritten(said.msg_id)
 
     def _resumed(self, item: TakeResume, said: commands.Resumed) -> None:
-        frame, now = item.frames[-1], self._world.now()
+        frame, now = item.frames[-1], self._services.now()
         if frame.last_cmd is not None:
             self._mint.observe(frame.last_cmd)
         for command in self._commits.state.open_commands.values():
@@ -348,7 +348,7 @@ class NodeActor:
         )
         self._perform(resumed, now)
         if self.is_live:
-            self._world.roster.add(self)
+            self._services.roster.add(self)
 
     def _illegal(self, item: LogItem, said: commands.Illegal) -> None:
         match item:
@@ -359,10 +359,10 @@ class NodeActor:
                 self._give_back(call)
                 call.settle(Failed(Code.DEADLINE_EXCEEDED if late else Code.INTERNAL, call.msg_id))
             case _:
-                self._world.count(Drop.COMMAND_ILLEGAL)
+                self._services.count(Drop.COMMAND_ILLEGAL)
 
     def _give_back(self, call: PendingCall) -> None:
         """It never became a command: it takes no slot and costs nothing."""
         self._limits.release(call.msg_id)
-        if self._world.ledgers is not None:
-            self._world.ledgers.drop(call.msg_id, Agent(call.tenant, call.sub))
+        if self._services.ledgers is not None:
+            self._services.ledgers.drop(call.msg_id, Agent(call.tenant, call.sub))

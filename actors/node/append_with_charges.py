@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
-from actors.ledger.ledgers import Ledgers, riders_of
-from actors.log.store import AppendAnswer, Appended, LogStore, Part, Refused, StoreFailedError, Then, answered
+from actors.ledger.ledgers import Ledgers, blind_events_of
+from actors.log.store import AppendAnswer, Appended, AppendRefused, LogStore, Part, StoreFailedError, Then, answered
 from actors.node.events import Event
 
 
-def submit_paid(
+def submit_with_charges(
     store: LogStore, ledgers: Ledgers | None, part: Part, events: Iterable[Event], now_ms: int, then: Then
-) -> Refused | None:
+) -> AppendRefused | None:
     """Submit a node's part, which holds these events, with what they mean to the ledgers."""
     entries = [] if ledgers is None else ledgers.entries(events, now_ms)
     if ledgers is None or not entries:
@@ -20,11 +20,11 @@ def submit_paid(
             ledgers.appended(entries)
         then(answer)
 
-    return store.submit((part,), appended, riders_of(entries))
+    return store.submit((part,), appended, blind_events_of(entries))
 
 
-async def append_paid(
+async def append_with_charges(
     store: LogStore, ledgers: Ledgers | None, part: Part, events: Iterable[Event], now_ms: int
 ) -> AppendAnswer:
     """The same for a task that waits."""
-    return await answered(lambda then: submit_paid(store, ledgers, part, events, now_ms, then))
+    return await answered(lambda then: submit_with_charges(store, ledgers, part, events, now_ms, then))

@@ -45,7 +45,7 @@ class CadenceRules:
     def end(self) -> None:
         self.stage = Stage.OVER
 
-    def drops(self, frame: Mapping[str, Any], mono_s: float) -> Drop | None:
+    def admit(self, frame: Mapping[str, Any], mono_s: float) -> Drop | None:
         """Why the frame is not relayed; None when it is."""
         if self.stage is not Stage.RUNNING:
             return Drop.TELEMETRY_UNASKED

@@ -59,7 +59,7 @@ class Cadences:
         cadence = self._by_msg_id.get(msg_id or "")
         if cadence is None:
             return Drop.TELEMETRY_UNASKED
-        dropped = cadence.rules.drops(frame, now.mono_s)
+        dropped = cadence.rules.admit(frame, now.mono_s)
         if dropped is None:
             cadence.publish(frame)
         return dropped

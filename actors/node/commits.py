@@ -17,14 +17,14 @@ from typing import Any, Protocol
 
 import trio
 
-from actors.log.store import AppendAnswer, Appended, Conflict, Refused, StoreFailedError, Then
+from actors.log.store import AppendAnswer, Appended, AppendRefused, Conflict, StoreFailedError, Then
 from actors.node import command_rules as log_rules
 from actors.node import commands
-from actors.node.append_with_charges import submit_paid
+from actors.node.append_with_charges import submit_with_charges
 from actors.node.inbox import Cancel, Draft, Item, LogItem, Unwritten
 from actors.node.node_stream import part_of, restore, stream_of
+from actors.node.services import LogRefusedError, NodeServices
 from actors.node.session_rules import JudgeManifest, TakeResume
-from actors.node.world import LogRefusedError, World
 from schemas.frames import Announce
 from schemas.ulids import Mint
 
@@ -52,12 +52,12 @@ class Owner(Protocol):
 
 
 class Commits:
-    def __init__(self, node_id: str, owner: Owner, world: World, mint: Mint) -> None:
+    def __init__(self, node_id: str, owner: Owner, services: NodeServices, mint: Mint) -> None:
         self.state = log_rules.NodeState()
         self.arguments: dict[str, bytes] = {}  # of the open commands
         self._node_id = node_id
         self._owner = owner
-        self._world = world
+        self._services = services
         self._mint = mint
         self._epoch = 0
         self._waiting: deque[Item] = deque()
@@ -71,7 +71,7 @@ class Commits:
 
     def offer(self, item: Item, now_ms: int) -> bool:
         """Take an item, and go on with it if nothing is under way; False when it is one too many, or too late."""
-        if not self._is_open or len(self._waiting) >= self._world.settings.inbox_items_max:
+        if not self._is_open or len(self._waiting) >= self._services.settings.inbox_items_max:
             return False
         self._waiting.append(item)
         if not self._is_busy:
@@ -116,7 +116,7 @@ class Commits:
         for item in batch:
             if isinstance(item, TakeResume):
                 # Whose callers gave up while the node was away: cancelled before anything is sent again.
-                for msg_id in self._world.calls.abandoned_of(self.state.open_commands):
+                for msg_id in self._services.calls.abandoned_of(self.state.open_commands):
                     draft.take(Cancel(msg_id))
             draft.take(item)
         if draft.events:
@@ -127,9 +127,9 @@ class Commits:
         else:
             self._act_on(draft)
 
-    def _submit(self, draft: Draft, then: Then) -> Refused | None:
+    def _submit(self, draft: Draft, then: Then) -> AppendRefused | None:
         part = part_of(self._node_id, self.state, draft, draft.now_ms, draft.arguments)
-        return submit_paid(self._world.store, self._world.ledgers, part, draft.events, draft.now_ms, then)
+        return submit_with_charges(self._services.store, self._services.ledgers, part, draft.events, draft.now_ms, then)
 
     def _answered(self, batch: Sequence[LogItem], draft: Draft, answer: AppendAnswer | StoreFailedError) -> None:
         """By the log, between two steps of the event loop."""
@@ -141,7 +141,7 @@ class Commits:
                     self._act_on(draft)
                 case Conflict() if not self._is_over:
                     self._leave_to_worker(batch)
-                case Refused() | Conflict():
+                case AppendRefused() | Conflict():
                     self._owner.refuse(batch)
                     self._is_busy = False
                 case StoreFailedError():
@@ -149,7 +149,7 @@ class Commits:
         except Exception as exc:
             self._crash_with(exc)
         if not self._is_busy and (self._waiting or not self._is_open):
-            self._go_on(self._world.now().wall_ms)
+            self._go_on(self._services.now().wall_ms)
 
     def _act_on(self, draft: Draft) -> None:
         self.state = draft.state
@@ -187,7 +187,7 @@ class Commits:
                 if isinstance(work, JudgeManifest):
                     await self._owner.judge(work.announce)
                     self._is_busy = False
-                    self._go_on(self._world.now().wall_ms)
+                    self._go_on(self._services.now().wall_ms)
                 elif work is not None:
                     await self._decide_anew(work)
         except LogRefusedError:
@@ -199,15 +199,15 @@ class Commits:
 
     async def _open(self) -> None:
         """Take the next epoch: recorded before the node hears of it, so that no other session can have it."""
-        session_id = self._mint.mint(self._world.now().wall_ms)
+        session_id = self._mint.mint(self._services.now().wall_ms)
         while True:
             await self._reload()
-            now_ms = self._world.now().wall_ms
+            now_ms = self._services.now().wall_ms
             decision = log_rules.decide(self.state, commands.OpenSession(session_id), now_ms)
-            answer = await self._world.store.append(part_of(self._node_id, self.state, decision, now_ms))
+            answer = await self._services.store.append(part_of(self._node_id, self.state, decision, now_ms))
             if isinstance(answer, Appended):
                 break
-            if isinstance(answer, Refused):
+            if isinstance(answer, AppendRefused):
                 raise LogRefusedError
         self.state = decision.state
         self._epoch = self.state.epoch
@@ -218,7 +218,7 @@ class Commits:
     async def _decide_anew(self, batch: Sequence[LogItem]) -> None:
         """Somebody else has written to the node's stream."""
         await self._reload()
-        now_ms = self._world.now().wall_ms
+        now_ms = self._services.now().wall_ms
         if self.state.epoch > self._epoch:
             self._owner.superseded(batch)
             self._is_busy = False
@@ -228,7 +228,7 @@ class Commits:
             self._go_on(now_ms)
 
     async def _reload(self) -> None:
-        restored = restore(await self._world.store.load(stream_of(self._node_id)))
+        restored = restore(await self._services.store.load(stream_of(self._node_id)))
         self.state, self.arguments = restored.state, restored.arguments
         if restored.state.highest_id is not None:
             self._mint.observe(restored.state.highest_id)

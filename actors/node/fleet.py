@@ -11,11 +11,11 @@ import structlog
 import trio
 
 from actors.node.actor import NodeActor
-from actors.node.append_with_charges import append_paid
+from actors.node.append_with_charges import append_with_charges
 from actors.node.command_rules import CorruptHistoryError, decide
 from actors.node.commands import Sweep
 from actors.node.node_stream import node_of, part_of, restore
-from actors.node.world import Authenticated, Connection, World
+from actors.node.services import Authenticated, Connection, NodeServices
 from actors.supervision.child import ChildSpec, Handle, Kind
 from actors.supervision.crash_report import report
 from actors.supervision.registry import Registry
@@ -33,8 +33,8 @@ RETENTION_MS = 7 * 24 * 3600 * 1000  # settled history older than this is remove
 class Fleet:
     actor_class = NodeActor
 
-    def __init__(self, supervisor: Supervisor, world: World) -> None:
-        self.world = world
+    def __init__(self, supervisor: Supervisor, services: NodeServices) -> None:
+        self.services = services
         self.nodes: Registry[str, NodeActor] = Registry()
         self._supervisor = supervisor
         self._keeps_deadlines = False
@@ -49,10 +49,10 @@ class Fleet:
         self.keep_deadlines()  # before the first session there are no calls
         node_id = proved.identity.node_id
         older = self.nodes.find(node_id)
-        actor = self.actor_class(proved, connection, self.world)
+        actor = self.actor_class(proved, connection, self.services)
 
         def ended(crash: Exception | None) -> None:
-            self.world.roster.remove(actor)  # one that crashed had no chance to
+            self.services.roster.remove(actor)  # one that crashed had no chance to
             on_end(crash)
 
         handle = self._supervisor.start(
@@ -82,7 +82,7 @@ class Fleet:
     def keep_deadlines(self) -> None:
         """Start the task that keeps the calls' deadlines, if it is not there yet."""
         if not self._keeps_deadlines:
-            self._keep("call_deadlines", self.world.calls.watch)
+            self._keep("call_deadlines", self.services.calls.watch)
             self._keeps_deadlines = True
 
     def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
@@ -92,14 +92,14 @@ class Fleet:
         for sweeps in itertools.count():
             await self.sweep()
             if sweeps % COMPACT_EVERY_SWEEPS == 0:
-                if self.world.ledgers is not None:
-                    await self.world.ledgers.snapshot(self.world.now().wall_ms)
-                await self.world.store.compact(self.world.now().wall_ms - RETENTION_MS)
+                if self.services.ledgers is not None:
+                    await self.services.ledgers.snapshot(self.services.now().wall_ms)
+                await self.services.store.compact(self.services.now().wall_ms - RETENTION_MS)
             await trio.sleep(SWEEP_EVERY_S)
 
     async def sweep(self) -> None:
         """Settle what has waited too long: by a live node's own actor, for a node that is away directly."""
-        for stream in await self.world.store.open_streams():
+        for stream in await self.services.store.open_streams():
             node_id = node_of(stream)
             if node_id is None:
                 continue
@@ -108,15 +108,15 @@ class Fleet:
                 actor.sweep()
                 continue
             try:
-                before = restore(await self.world.store.load(stream)).state
+                before = restore(await self.services.store.load(stream)).state
             except CorruptHistoryError as error:
                 # One node's damaged history is that node's: its sessions end with 1011, everybody else goes on.
                 log.error("history_corrupt", node_id=node_id, causes=report(error))
                 continue
-            wall_ms = self.world.now().wall_ms
+            wall_ms = self.services.now().wall_ms
             decision = decide(before, Sweep(), wall_ms)
             if decision.events:
                 # A conflict means that the node has come back meanwhile, a refusal that the log is in trouble: in
                 # both cases the next sweep is soon enough.
                 part = part_of(node_id, before, decision, wall_ms)
-                await append_paid(self.world.store, self.world.ledgers, part, decision.events, wall_ms)
+                await append_with_charges(self.services.store, self.services.ledgers, part, decision.events, wall_ms)

@@ -41,7 +41,7 @@ class CapabilityLimits:
         self.concurrency_max = constraints["max_concurrency"]
         self.handler_ms_max = constraints["deadline_ms_default"]
 
-    def take_token(self, mono_s: float) -> OverLimit | None:
+    def over_rate(self, mono_s: float) -> OverLimit | None:
         """One call, or the time until the next one is free."""
         wait_ms = self._bucket.take(mono_s)
         return None if wait_ms is None else OverLimit(wait_ms)
@@ -50,7 +50,7 @@ class CapabilityLimits:
     def is_idle(self) -> bool:
         return not self._busy_until_s
 
-    def has_slot(self, mono_s: float) -> OverLimit | None:
+    def over_concurrency(self, mono_s: float) -> OverLimit | None:
         """Whether one more may run; if not, when to ask again."""
         for msg_id, until_s in list(self._busy_until_s.items()):
             if mono_s >= until_s:

@@ -41,7 +41,7 @@ from schemas.frames import (
     ResumeOk,
     Telemetry,
 )
-from schemas.manifest import Accepted, Refused
+from schemas.manifest import Accepted, Rejected
 from schemas.ulids import Mint
 
 
@@ -145,12 +145,12 @@ class Session:
             )
         ]
 
-    def judged(self, announce: Announce, verdict: Accepted | Refused, now: Moment) -> Effects:
+    def judged(self, announce: Announce, verdict: Accepted | Rejected, now: Moment) -> Effects:
         """A manifest was judged, and kept if it was accepted."""
         if self.phase is Phase.ENDED:
             return ()
         msg_id = self._mint.mint(now.wall_ms)
-        if isinstance(verdict, Refused):
+        if isinstance(verdict, Rejected):
             self._refused_in_a_row += 1
             error = envelope(verdict.code, verdict.message, correlation_id=announce.msg_id)
             refusal = SendFrame(ErrorFrame(msg_id=msg_id, in_reply_to=announce.msg_id, error=error))

@@ -22,7 +22,7 @@ from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from actors.node.actor import NodeActor
 from bench.fanout.frame import frame, open_fifo, stamps
-from bench.plenty import plenty
+from bench.unlimited_policy import unlimited_policy
 from gateway.commands.node import wall_ms
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.server import Running, running
@@ -38,7 +38,7 @@ async def serve(fifo: str) -> None:
     log_to(LogSettings(format="json"))  # as in production; the bench throws it away
     with tempfile.TemporaryDirectory() as folder:
         flags = {"data": folder, "http.listen": "127.0.0.1:0", "devices.listen": "127.0.0.1:0"}
-        flags["governance.policy"] = plenty(Path(folder))
+        flags["governance.policy"] = unlimited_policy(Path(folder))
         async with running(load(None, {}, flags | LIMITS)) as gateway, trio.open_nursery() as nursery:
             identity = gateway.folder.enroll(str(ULID()).lower(), TENANT, str(ULID()), wall_ms())
             nursery.start_soon(be_a_node, identity, gateway.device_address)

@@ -149,7 +149,7 @@ class Admin:
 
     async def _nodes(self, exchange: Exchange) -> None:
         nodes = []
-        for retained in self._fleet.world.manifests:
+        for retained in self._fleet.services.manifests:
             actor = self._fleet.nodes.find(retained.node_id)
             nodes.append(
                 {
@@ -163,13 +163,13 @@ class Admin:
         await exchange.json({"nodes": nodes})
 
     async def _ledger(self, exchange: Exchange) -> None:
-        world = self._fleet.world
+        services = self._fleet.services
         sub = exchange.path.removeprefix("/admin/ledger/")
-        if world.ledgers is None or not AGENT_ID.match(sub):
+        if services.ledgers is None or not AGENT_ID.match(sub):
             await exchange.refuse_status(404, "No such agent.", "An agent is agent_<uuid>: the sub of its token.")
             return
-        tenants = [retained.tenant for retained in world.manifests]
-        await exchange.json({"ledgers": await report(world.store, world.ledgers, tenants, sub)})
+        tenants = [retained.tenant for retained in services.manifests]
+        await exchange.json({"ledgers": await report(services.store, services.ledgers, tenants, sub)})
 
     async def _log(self, exchange: Exchange) -> None:
         after = exchange.query("after") or "0"
@@ -177,5 +177,5 @@ class Admin:
             await exchange.refuse(Code.MANIFEST_INVALID, "after is not a number.", "Leave it out, or give a version.")
             return
         node_id = exchange.path.removeprefix("/admin/log/")
-        events = await self._fleet.world.store.read(stream_of(node_id), int(after), LOG_EVENTS_MAX)
+        events = await self._fleet.services.store.read(stream_of(node_id), int(after), LOG_EVENTS_MAX)
         await exchange.json({"events": [{"version": e.version, **msgspec.json.decode(e.data)} for e in events]})

@@ -24,13 +24,13 @@ from actors.node.session_rules import Moment
 from actors.stream.streams import Streams
 from gateway.api.admin import Admin
 from gateway.api.metrics import Metrics
-from gateway.calls.audit import OVER_HTTP, Door, Origin
+from gateway.calls.audit import OVER_HTTP, Origin, Via
 from gateway.calls.catalogue import PAGE_TOOLS_DEFAULT, Elsewhere, list_all_tools
 from gateway.calls.tool_calls import Answered, Refused, ToolCalls
 from gateway.identity.tokens import Principal, TokenClass, TokenFault, Verifier
 from gateway.mcp.endpoint import METADATA_PATH, McpEndpoint
 from gateway.mcp.endpoint import PATH as MCP_PATH
-from gateway.net.exchange import BodyTooLarge, ClientGone, Exchange, Receive, Scope, Send
+from gateway.net.exchange import AsgiScope, BodyTooLarge, ClientGone, Exchange, Receive, Send
 from gateway.net.pump import Pump
 from gateway.observe.tracing import parse_traceparent
 from gateway.streams.subscribe import Subscribe, asks_for_events, is_subscribe
@@ -85,7 +85,7 @@ class App:
             self._routes[METADATA_PATH] = ("GET", mcp.metadata)
             self._routes[MCP_PATH] = (ANY, mcp.handle)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await self._refuse_websocket(scope, receive, send)
             return
@@ -103,7 +103,7 @@ class App:
         except ClientGone:
             return
 
-    async def _refuse_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _refuse_websocket(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         async def send_before_upgrade(message: MutableMapping[str, Any]) -> None:
             await send({**message, "type": f"websocket.{message['type']}"})
 
@@ -152,7 +152,7 @@ class App:
             return
         tool, arguments = request
         parent = exchange.header(b"traceparent")
-        origin = OVER_HTTP if parent is None else Origin(Door.HTTP, parse_traceparent(parent))
+        origin = OVER_HTTP if parent is None else Origin(Via.HTTP, parse_traceparent(parent))
         answer: Answered | Refused | None
         if is_subscribe(tool) and asks_for_events(exchange.header(b"accept")):
             answer = await self._subscribe(exchange, principal, tool, arguments, origin)
@@ -220,7 +220,7 @@ class App:
         if principal is None:
             return
         devices = []
-        for retained in self._fleet.world.manifests:
+        for retained in self._fleet.services.manifests:
             if retained.tenant == principal.tenant:
                 actor = self._fleet.nodes.find(retained.node_id)
                 live = actor is not None and actor.is_live
@@ -232,7 +232,7 @@ class App:
         if principal is None:
             return
         node_id = exchange.path.removeprefix("/devices/").removesuffix("/manifest")
-        retained = self._fleet.world.manifests.find(node_id)
+        retained = self._fleet.services.manifests.find(node_id)
         if retained is None or retained.tenant != principal.tenant:
             await exchange.refuse_status(404, "No such node.", "GET /devices lists the nodes of your tenant.")
             return

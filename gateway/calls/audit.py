@@ -23,7 +23,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 CALL_S_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # a call has 5 s in all
 
 
-class Door(StrEnum):
+class Via(StrEnum):
     HTTP = "http"  # POST /mcp/tools/call
     MCP = "mcp"
 
@@ -39,23 +39,23 @@ class Decision(StrEnum):
 class Origin:
     """Where a call came from."""
 
-    door: Door
+    door: Via
     parent: TraceParent | None = None  # the caller's span
 
 
-OVER_HTTP = Origin(Door.HTTP)
+OVER_HTTP = Origin(Via.HTTP)
 
 
 class CallCounts:
     def __init__(self) -> None:
-        self.ended: dict[tuple[Door, Decision, Code | None], int] = {
+        self.ended: dict[tuple[Via, Decision, Code | None], int] = {
             (door, decision, code): 0
-            for door, decision in product(Door, Decision)
+            for door, decision in product(Via, Decision)
             for code in (Code if decision is Decision.REFUSED else (None,))
         }
         self.seconds = {decision: Histogram(CALL_S_BOUNDS) for decision in Decision}
 
-    def add(self, door: Door, decision: Decision, code: Code | None, took_s: float) -> None:
+    def add(self, door: Via, decision: Decision, code: Code | None, took_s: float) -> None:
         self.ended[door, decision, code] += 1
         self.seconds[decision].observe(took_s)
 

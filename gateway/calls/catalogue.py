@@ -69,12 +69,12 @@ async def list_tools(
 def _look(
     fleet: Fleet, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: _Place, room: int
 ) -> tuple[list[Tool], _Place | None]:
-    nodes = fleet.world.roster.live_ids(principal.tenant)
+    nodes = fleet.services.roster.live_ids(principal.tenant)
     found: list[Tool] = []
     looks = 0
     for index in range(bisect_left(nodes, behind[0]), len(nodes)):
         node_id = nodes[index]
-        retained = fleet.world.manifests.find(node_id)
+        retained = fleet.services.manifests.find(node_id)
         looks += 1
         if retained is not None and not retained.is_expired(wall_ms):
             tools = retained.accepted.tools

@@ -192,7 +192,7 @@ class ToolCalls:
         """Steps 2 to 4 of access.md, but for the live session; the capability's limits are the node's actor's."""
         if isinstance(target, Code):
             return No(target)
-        retained = self._fleet.world.manifests.find(target.node_id)
+        retained = self._fleet.services.manifests.find(target.node_id)
         tool = self._announced(retained, target)
         if retained is None or isinstance(tool, No):
             return tool if isinstance(tool, No) else No(Code.MANIFEST_NOT_FOUND)

@@ -13,7 +13,7 @@ from actors.device.file_journal import FileJournal, JournalInUseError
 from actors.device.identity import DeviceIdentity, IdentityError, newer_token_from, this_machine
 from actors.device.journal import JournalFailedError
 from actors.device.mock_sampler import MockSampler
-from actors.device.reconnect_rules import Stay
+from actors.device.reconnect_rules import StayAway
 from actors.device.sampler import PsutilSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.commands.parsing import Subparsers, complain
@@ -56,11 +56,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 async def be_a_node(
     identity: DeviceIdentity, journal: FileJournal, folder: Path, gateway: str, mock_seed: int | None
-) -> Stay | None:
+) -> StayAway | None:
     """Until Ctrl-C (None), or until the gateway wants this node no more (why)."""
     sampler = PsutilSampler() if mock_seed is None else MockSampler(mock_seed, wall_ms())
     device = standard_device(identity, this_machine(), sampler, wall_ms)
-    stay: Stay | None = None
+    stay: StayAway | None = None
 
     async def run_agent() -> None:
         nonlocal stay

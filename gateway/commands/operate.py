@@ -22,7 +22,7 @@ import trio
 from nacl.signing import SigningKey
 from ulid import ULID
 
-from actors.bus.retained_manifests import ManifestShelf
+from actors.bus.retained_manifests import RetainedManifests
 from actors.device.identity import TOKEN_FILE, DeviceIdentity
 from actors.log.sqlite_store import SqliteStore
 from actors.node.node_stream import node_of, stream_of
@@ -147,7 +147,7 @@ def _nodes(arguments: argparse.Namespace) -> int:
     def direct(folder: DataFolder) -> Any:
         async def read() -> Any:
             async with await SqliteStore.open(folder.log_path) as store:
-                shelf = ManifestShelf(store)
+                shelf = RetainedManifests(store)
                 await shelf.load()
                 return [
                     {

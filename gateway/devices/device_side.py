@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from actors.bus.retained_manifests import ManifestShelf
+from actors.bus.retained_manifests import RetainedManifests
 from actors.ledger.ledgers import Agent, Ledgers
 from actors.log.store import LogStore
 from actors.node.calls import PendingCalls
 from actors.node.drops import Drop
 from actors.node.fleet import Fleet
 from actors.node.node_stream import node_of, open_commands_of
+from actors.node.services import NodeServices
 from actors.node.settings import NodeSettings
-from actors.node.world import World
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
@@ -53,9 +53,9 @@ class DeviceSide:
         self.ledgers = Ledgers(store)
         self.fleet = Fleet(
             supervisor,
-            World(
+            NodeServices(
                 store=store,
-                manifests=ManifestShelf(store),
+                manifests=RetainedManifests(store),
                 calls=PendingCalls(),
                 certificates=certificates,
                 settings=settings.node,
@@ -89,7 +89,7 @@ class DeviceSide:
                 stage=Stage.LOG,
             )
         )
-        await self.fleet.world.manifests.load()
+        await self.fleet.services.manifests.load()
         await self._settle_ledgers()
         self._supervisor.start(
             ChildSpec(
@@ -109,7 +109,7 @@ class DeviceSide:
             if node_of(stream) is not None:
                 for msg_id, command in open_commands_of(await self._store.open_items(stream)).items():
                     open_commands.append((msg_id, Agent(command.tenant, command.sub)))
-        charged = await self.ledgers.start(open_commands, self.fleet.world.now().wall_ms)
+        charged = await self.ledgers.start(open_commands, self.fleet.services.now().wall_ms)
         if charged:
             log.info("ledgers_settled", charged=charged)
 

@@ -25,7 +25,7 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN
 
 from actors.node.fleet import Fleet
-from actors.node.world import Authenticated
+from actors.node.services import Authenticated
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage

@@ -58,7 +58,7 @@ class NodeProtocol(ServerProtocol):
 
 
 class NodeSocket(ABC):
-    """Implements `actors.node.world.Connection`. How bytes get in and out is for the two kinds below."""
+    """Implements `actors.node.services.Connection`. How bytes get in and out is for the two kinds below."""
 
     def __init__(self, reader: FrameReader, protocol: NodeProtocol, settings: SocketSettings) -> None:
         self._reader = reader

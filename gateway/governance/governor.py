@@ -102,7 +102,7 @@ class Governor:
     ) -> Admission | Denial:
         """Budget, rate and arguments; the tool is one that `rules` allow, and the arguments fit its schema."""
         price_micros = rules.price_of(tool)
-        exceeded = ledger.fits(price_micros, rules.budget, now.wall_ms)
+        exceeded = ledger.exceeded_by(price_micros, rules.budget, now.wall_ms)
         if exceeded is not None:
             return over_budget(exceeded, price_micros, now.wall_ms)
         retry_after_ms = self._rates.take(ledger.agent.sub, rules, tool, now.mono_s)

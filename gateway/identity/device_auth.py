@@ -1,6 +1,6 @@
 """What an `auth` frame proves (device wire §2.5): a node's identity, or the close code that turns it away."""
 
-from actors.node.world import Authenticated
+from actors.node.services import Authenticated
 from gateway.identity.scopes import may_connect
 from gateway.identity.tokens import TokenClass, TokenFault, Verifier
 from schemas.certificates import KnownCertificates

@@ -122,7 +122,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
 
             governor = Governor(lambda: policy.current, devices.ledgers, now_here)
             upstreams = Upstreams(
-                supervisor, lambda: policy.current, settings.upstreams, devices.fleet.world.roster.tell
+                supervisor, lambda: policy.current, settings.upstreams, devices.fleet.services.roster.notify
             )
             upstreams.start()
             elsewhere = UpstreamCalls(upstreams, governor, new_id, settings.upstreams)

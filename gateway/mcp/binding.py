@@ -34,7 +34,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.identity.tokens import Principal
 from gateway.mcp.errors import INVALID_PARAMS, RpcError, too_many_listeners
 from gateway.mcp.methods import Methods
-from gateway.mcp.sessions import Session, Sessions
+from gateway.mcp.sessions import McpSession, Sessions
 from gateway.mcp.watch import Changed, News, Watch, Watches
 
 # The SDK logs what clients send it, as text: none of that goes into our log.
@@ -150,11 +150,11 @@ class Binding:
             session.watch.unsubscribe(str(params.uri))
         return types.EmptyResult()
 
-    def _session(self, ctx: Context) -> Session | None:
+    def _session(self, ctx: Context) -> McpSession | None:
         session_id = ctx.request.headers.get("mcp-session-id") if ctx.request is not None else None
         return self._sessions.find(session_id, _principal(ctx))
 
-    def _start_watch(self, session: Session, channel: ServerSession) -> Watch | None:
+    def _start_watch(self, session: McpSession, channel: ServerSession) -> Watch | None:
         """A task that tells the session's client what its watch has seen, for as long as the watch is open."""
         watch = self._watches.open(session.principal, LISTS)
         if watch is None:

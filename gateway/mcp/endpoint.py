@@ -24,11 +24,11 @@ from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault, Ve
 from gateway.main.clock import now
 from gateway.mcp.answer_once import answer_once
 from gateway.mcp.binding import PRINCIPAL, Binding
-from gateway.mcp.sessions import Session, Sessions
+from gateway.mcp.sessions import McpSession, Sessions
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.watch import Watches
 from gateway.net.exchange import BODY_BYTES_MAX, Exchange, Receive, Send
-from gateway.net.exchange import Scope as AsgiScope
+from gateway.net.exchange import AsgiScope as AsgiScope
 from schemas.errors import Code, envelope, unauthenticated
 
 PATH = "/mcp"
@@ -113,7 +113,7 @@ class McpEndpoint:
                 scope.cancel()
         self._news.set()
 
-    async def _end(self, session: Session) -> None:
+    async def _end(self, session: McpSession) -> None:
         """In the SDK as a DELETE of the client would: streams end, the id is unknown from now on."""
         self.sessions.end(session)
         scope = {

@@ -11,7 +11,7 @@ import msgspec
 
 from actors.node.fleet import Fleet
 from actors.node.session_rules import Moment
-from gateway.calls.audit import Door, Origin
+from gateway.calls.audit import Origin, Via
 from gateway.calls.catalogue import Elsewhere, list_all_tools
 from gateway.calls.tool_calls import Answered, Refused, ToolCalls
 from gateway.identity.tokens import Principal
@@ -116,7 +116,7 @@ class Methods:
 def origin_of(params: Params) -> Origin:
     """A call over MCP, with the caller's span if a W3C `traceparent` in `_meta` names one."""
     meta = params.get("_meta")
-    return Origin(Door.MCP, parse_traceparent(meta.get("traceparent")) if isinstance(meta, Mapping) else None)
+    return Origin(Via.MCP, parse_traceparent(meta.get("traceparent")) if isinstance(meta, Mapping) else None)
 
 
 def _tool_result(value: Mapping[str, Any], correlation_id: str, *, is_error: bool = False) -> Result:

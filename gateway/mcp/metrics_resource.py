@@ -76,12 +76,12 @@ async def list_metrics(
 def _look(
     fleet: Fleet, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: str, room: int
 ) -> tuple[list[str], str | None]:
-    nodes = fleet.world.roster.live_ids(principal.tenant)
+    nodes = fleet.services.roster.live_ids(principal.tenant)
     found: list[str] = []
     looks = 0
     for index in range(bisect_right(nodes, behind), len(nodes)):
         node_id = nodes[index]
-        retained = fleet.world.manifests.find(node_id)
+        retained = fleet.services.manifests.find(node_id)
         tools = () if retained is None or retained.is_expired(wall_ms) else retained.accepted.tools
         looks += 1 + len(tools)
         tool = _first(tools, "snapshot")
@@ -93,7 +93,7 @@ def _look(
 
 
 def _tools_of(fleet: Fleet, node_id: str) -> Sequence[Tool]:
-    retained = fleet.world.manifests.find(node_id)
+    retained = fleet.services.manifests.find(node_id)
     return () if retained is None else retained.accepted.tools
 
 

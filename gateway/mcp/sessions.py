@@ -14,7 +14,7 @@ from gateway.mcp.watch import Watch
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class McpSession:
     id: str
     principal: Principal
     expires_s: float  # with its token
@@ -27,16 +27,16 @@ class Session:
 class Sessions:
     def __init__(self, settings: McpSettings) -> None:
         self._settings = settings
-        self._by_id: dict[str, Session] = {}
+        self._by_id: dict[str, McpSession] = {}
         self._per_agent: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[McpSession]:
         return iter(list(self._by_id.values()))
 
-    def find(self, session_id: str | None, principal: Principal) -> Session | None:
+    def find(self, session_id: str | None, principal: Principal) -> McpSession | None:
         """The session of this id, if it was opened with this very credential."""
         session = self._by_id.get(session_id or "")
         return session if session is not None and session.principal.jti == principal.jti else None
@@ -47,13 +47,13 @@ class Sessions:
             and self._per_agent[principal.sub] < self._settings.sessions_per_agent_max
         )
 
-    def begin(self, session_id: str, principal: Principal, expires_s: float, now_s: float) -> Session:
-        session = Session(session_id, principal, expires_s, now_s)
+    def begin(self, session_id: str, principal: Principal, expires_s: float, now_s: float) -> McpSession:
+        session = McpSession(session_id, principal, expires_s, now_s)
         self._by_id[session_id] = session
         self._per_agent[principal.sub] += 1
         return session
 
-    def end(self, session: Session) -> None:
+    def end(self, session: McpSession) -> None:
         """Forget it, and what it listened to. Idempotent."""
         if self._by_id.pop(session.id, None) is None:
             return
@@ -68,7 +68,7 @@ class Sessions:
             if session.principal.jti == token_id:
                 session.revoked = True
 
-    def due(self, now_s: float) -> list[Session]:
+    def due(self, now_s: float) -> list[McpSession]:
         """Those that are over: idle for too long, or with a token that has expired or been revoked."""
         idle_s_max = self._settings.session_idle_s_max
         return [

@@ -127,7 +127,7 @@ class Watch:
         self._news: dict[News, None] = {}
         self._has_news = trio.Event()
         self._on_close: list[Callable[[], object]] = [
-            fleet.world.roster.listen(principal.tenant, self._on_roster_change)
+            fleet.services.roster.listen(principal.tenant, self._on_roster_change)
         ]
         self.closed = False
 
@@ -135,7 +135,7 @@ class Watch:
         """The tool behind a resource that may be subscribed to; None when it is already. Raises RpcError."""
         node_id = node_of_uri(uri)
         tool = tool_for(self._fleet, node_id, "subscribe") if node_id is not None else None
-        retained = self._fleet.world.manifests.find(node_id) if node_id is not None else None
+        retained = self._fleet.services.manifests.find(node_id) if node_id is not None else None
         if tool is None or retained is None:
             raise resource_not_found(uri)
         refusal = authorize(self.principal, tool, retained.tenant, now.wall_ms)

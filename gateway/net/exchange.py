@@ -13,7 +13,7 @@ from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_s
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
-Scope: TypeAlias = MutableMapping[str, Any]
+AsgiScope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
@@ -43,7 +43,7 @@ class BodyTooLarge(Exception):  # noqa: N818
 
 
 class Exchange:
-    def __init__(self, scope: Scope, receive: Receive, send: Send, new_id: Callable[[], str]) -> None:
+    def __init__(self, scope: AsgiScope, receive: Receive, send: Send, new_id: Callable[[], str]) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.scope = scope

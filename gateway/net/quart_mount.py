@@ -10,11 +10,11 @@ after 60 s), and a route's own limits. WebSockets pass as they are; their close 
 
 import trio
 
-from gateway.net.http1.exchange import App, Message, Receive, Scope, Send
+from gateway.net.http1.app_call import App, AsgiScope, Message, Receive, Send
 
 
 def mount(quart: App) -> App:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await quart(scope, receive, send)
             return

@@ -23,7 +23,7 @@ from typing import Any, Literal, TextIO
 import msgspec
 import structlog
 
-from actors.log_throttle import Seldom
+from actors.log_throttle import LogThrottle
 
 COMPLAIN_EVERY_S = 60.0
 PIECE_BYTES_MAX = select.PIPE_BUF  # what a pipe that polls as writable takes without blocking
@@ -75,7 +75,7 @@ class LogOutput:
         self._reopen_wanted = False
         self._lost = 0  # lines, that the log does not tell of yet
         self._telling = False
-        self._complaints = Seldom(COMPLAIN_EVERY_S)
+        self._complaints = LogThrottle(COMPLAIN_EVERY_S)
         self.debug = self.info = self.warning = self.error = self.critical = self.write
 
     @property
@@ -94,7 +94,7 @@ class LogOutput:
             self._sink.put(line)
         except OSError as error:
             self._lost += 1
-            if lost := self._complaints.happened(self._now_s()):
+            if lost := self._complaints.hit(self._now_s()):
                 self._complain(f"{lost} log lines lost: {error.strerror}")
         else:
             if self._telling:

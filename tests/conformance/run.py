@@ -127,7 +127,7 @@ async def _gateway(folder: Path) -> AsyncIterator[Running]:
     def change_tools() -> None:
         fleet = started[0].devices.fleet
         for actor in fleet.nodes:
-            fleet.world.roster.add(actor)
+            fleet.services.roster.add(actor)
 
     async with trio.open_nursery() as field:
         async with running(load(None, {}, flags), lambda *parts: Profile(change_tools, *parts)) as gateway:

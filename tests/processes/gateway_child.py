@@ -16,7 +16,7 @@ from actors.device.identity import DeviceIdentity
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Budget
 from actors.log.sqlite_store import SqliteStore
-from actors.log.store import AppendAnswer, Part, Refused, Riders, StoreFailedError, Then
+from actors.log.store import AppendAnswer, AppendRefused, BlindEvents, Part, StoreFailedError, Then
 from actors.node.actor import NodeActor
 from actors.node.calls import Succeeded
 from actors.supervision.supervisor import Supervisor
@@ -42,7 +42,7 @@ class TrappedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
+    def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
         events = b"".join(event for part in parts for event in part.events)
         if b"command_sent" in events:
             self._trap.passed(Point.BEFORE_SENT)
@@ -56,7 +56,7 @@ class TrappedStore:
                 self._trap.passed(Point.AFTER_ACKED)
             then(answer)
 
-        return self._store.submit(parts, answered, riders)
+        return self._store.submit(parts, answered, blind_events)
 
 
 async def has_open_commands(store: TrappedStore) -> bool:

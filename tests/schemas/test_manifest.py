@@ -22,7 +22,7 @@ from schemas.manifest import (
     LIFE_MS_MAX,
     Accepted,
     NodeIdentity,
-    Refused,
+    Rejected,
     accept,
     sign,
     signed_form,
@@ -41,7 +41,7 @@ def judge(manifest: Any, *, last: int | None = None, now_ms: int = NOW_MS, sessi
 
 
 def refused(verdict: Any) -> tuple[Code, str]:
-    assert isinstance(verdict, Refused), verdict
+    assert isinstance(verdict, Rejected), verdict
     assert verdict.message.isascii()
     return verdict.code, verdict.pointer
 
@@ -419,7 +419,7 @@ def test_signed_manifest_of_any_content_is_judged_without_an_exception(seed: int
             manifest = sign(base, LEAF.kid, NODE_KEY)
         except ValueError:  # a number without a canonical form
             return
-        assert isinstance(judge(manifest), Accepted | Refused)
+        assert isinstance(judge(manifest), Accepted | Rejected)
 
 
 def test_leaf_names_its_node_and_tenant() -> None:

@@ -9,7 +9,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nacl.signing import SigningKey
 
-from actors.bus.retained_manifests import ManifestShelf
+from actors.bus.retained_manifests import RetainedManifests
 from actors.device.agent import Agent
 from actors.device.device import Device
 from actors.device.handlers import ECHO_CAPABILITY
@@ -22,9 +22,9 @@ from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
+from actors.node.services import Authenticated, NodeServices
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
-from actors.node.world import Authenticated, World
 from actors.supervision.supervisor import Supervisor
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from schemas.closes import NodeClose
@@ -95,9 +95,9 @@ class SimGateway:
 
         self._store = site.rules.store(site.disk, before_commit=pause, before_answer=pause)
         supervisor = Supervisor()
-        world = World(
+        services = NodeServices(
             store=self._store,
-            manifests=ManifestShelf(self._store),
+            manifests=RetainedManifests(self._store),
             calls=PendingCalls(),
             certificates=site.certificates,
             settings=NodeSettings(),
@@ -107,8 +107,8 @@ class SimGateway:
         )
         self._scope = trio.CancelScope()
         await site.nursery.start(self._run, supervisor)
-        await world.manifests.load()
-        self.fleet = Fleet(supervisor, world)
+        await services.manifests.load()
+        self.fleet = Fleet(supervisor, services)
         self.fleet.actor_class = site.rules.actor
         self.fleet.start_sweeper()
 

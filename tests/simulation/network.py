@@ -131,7 +131,7 @@ class NodeEnd:
 
 
 class GatewayEnd:
-    """Implements `actors.node.world.Connection`. Until somebody is `on_frame`, frames go to the gateway's greeting."""
+    """Implements `actors.node.services.Connection`. Until somebody is `on_frame`, the gateway greets."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

@@ -4,7 +4,7 @@ import msgspec
 
 from actors.device.omit import Omit
 from actors.log.memory_store import MemoryStore, _Stream
-from actors.log.store import Part, Refused, Riders, Then
+from actors.log.store import AppendRefused, BlindEvents, Part, Then
 from actors.node.actor import NodeActor
 from actors.node.commands import SendCommand
 from actors.node.commits import Commits
@@ -16,8 +16,8 @@ from tests.simulation.fleet import Rules
 class UnfencedStore(MemoryStore):
     """Takes every append, whatever version it expects: a stale session writes on."""
 
-    def submit(self, parts: tuple[Part, ...], then: Then, riders: Riders = ()) -> Refused | None:
-        return super().submit(tuple(self._at_its_version(part) for part in parts), then, riders)
+    def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
+        return super().submit(tuple(self._at_its_version(part) for part in parts), then, blind_events)
 
     def _at_its_version(self, part: Part) -> Part:
         version = self.disk.streams.get(part.stream, _Stream()).version
@@ -27,7 +27,7 @@ class UnfencedStore(MemoryStore):
 class EagerCommits(Commits):
     """Has a `cmd` written before its events are durable."""
 
-    def _submit(self, draft: Draft, then: Then) -> Refused | None:
+    def _submit(self, draft: Draft, then: Then) -> AppendRefused | None:
         assert isinstance(self._owner, EagerActor)
         for _, said in draft.answers:
             if isinstance(said, SendCommand):

@@ -25,7 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from actors.supervision.crash_report import report
 from gateway.calls.upstreams.child_process import INHERITED, child_process
 from gateway.calls.upstreams.http_client import http_client
-from gateway.calls.upstreams.life_rules import Life, State
+from gateway.calls.upstreams.life_rules import UpstreamLife, UpstreamState
 from gateway.calls.upstreams.reach import REACH, Reach
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.calls.upstreams.tool_rules import UpstreamTool, listed
@@ -82,14 +82,14 @@ class Upstream:
         self._environment = environment
         self._changed = changed
         self._chance = chance
-        self._life = Life(settings)
+        self._life = UpstreamLife(settings)
         self._session: _Session | None = None
         self._secrets: frozenset[bytes] = frozenset()  # as they look in JSON
         self._told: Sequence[Mapping[str, Any]] = ()
         self._look = trio.Event()
 
     @property
-    def state(self) -> State:
+    def state(self) -> UpstreamState:
         return self._life.state
 
     @property

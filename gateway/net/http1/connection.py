@@ -12,14 +12,14 @@ import structlog
 import trio
 
 from actors.supervision.crash_report import report
-from gateway.net.http1.exchange import Exchange, Scope
+from gateway.net.http1.app_call import AppCall, AsgiScope
 from gateway.net.http1.heads import Head
 from gateway.net.http1.requests import Outside, Refusal, RequestReader
 from gateway.net.http1.responses import refusal
 from gateway.net.http1.service import Service
 from gateway.net.http1.wire import ReplayedStream, Wire
 from gateway.net.hypercorn.bridge import HypercornBridge
-from gateway.net.hypercorn.life import Life
+from gateway.net.hypercorn.life import ConnectionLife
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -45,7 +45,7 @@ class Connection:
         self._counted = False
         self._unless_gone = trio.CancelScope()  # one a connection: one a request would cost each its share
         self._passed_on: ReplayedStream | None = None
-        self._life = Life(service.settings.linger_s_max, service.calls)
+        self._life = ConnectionLife(service.settings.linger_s_max, service.calls)
         self._now_s = trio.lowlevel.current_clock().current_time  # found once: every head asks
 
     def ask_stop(self) -> None:
@@ -171,10 +171,10 @@ class Connection:
             addresses.leave(client)
 
     async def _call_app(self, head: Head, client: tuple[str, int]) -> bool:
-        exchange = Exchange(
+        exchange = AppCall(
             head, self._reader, self._wire, self._settings, self._is_stopping, self._tell, self._unless_gone.cancel
         )
-        scope: Scope = {
+        scope: AsgiScope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": head.version,
@@ -198,7 +198,7 @@ class Connection:
             exchange.end()
         return await self._conclude(head, exchange, crash or exchange.watch_crash)
 
-    async def _conclude(self, head: Head, exchange: Exchange, crash: Exception | None) -> bool:
+    async def _conclude(self, head: Head, exchange: AppCall, crash: Exception | None) -> bool:
         """What follows from how the application ended."""
         response = exchange.response
         if not exchange.adopted and not self._wire.is_open:

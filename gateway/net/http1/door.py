@@ -19,8 +19,8 @@ from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.net.http1.addresses import Addresses
+from gateway.net.http1.app_call import App
 from gateway.net.http1.connection import Connection
-from gateway.net.http1.exchange import App
 from gateway.net.http1.responses import refusal
 from gateway.net.http1.service import Service
 from gateway.net.http1.settings import DoorSettings

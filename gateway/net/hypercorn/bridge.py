@@ -17,14 +17,14 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
 from actors.supervision.crash_report import report
-from gateway.net.http1.exchange import Receive, Scope, Send
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.requests import H2_PREFACE
 from gateway.net.http1.service import Service
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import ReplayedStream
 from gateway.net.hypercorn.fix import bound_http2_buffers
 from gateway.net.hypercorn.foreign_exchange import ForeignExchange, answer_with
-from gateway.net.hypercorn.life import Life
+from gateway.net.hypercorn.life import ConnectionLife
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -43,13 +43,13 @@ class HypercornBridge:
         # A refused WebSocket closes its connection: what followed on it would not have come through the door.
         self._websocket.keep_alive_max_requests = 0
 
-    async def serve(self, stream: ReplayedStream | TlsStream, life: Life) -> None:
+    async def serve(self, stream: ReplayedStream | TlsStream, life: ConnectionLife) -> None:
         """Returns when the connection is over."""
         transport = stream if isinstance(stream, ReplayedStream) else stream.transport_stream
         upgrades = transport is stream and not transport.replay.startswith(H2_PREFACE)
         config = self._websocket if upgrades else self._config
 
-        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
             with life.request(is_call=scope["type"] == "http"):
                 await self._serve_app(scope, receive, send, transport.abort)
 
@@ -61,7 +61,7 @@ class HypercornBridge:
             except Exception as exc:
                 log.error("hypercorn_connection_failed", causes=report(exc))
 
-    async def _serve_app(self, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]) -> None:
+    async def _serve_app(self, scope: AsgiScope, receive: Receive, send: Send, abort: Callable[[], None]) -> None:
         try:
             if scope["type"] == "http":
                 exchange = ForeignExchange(self._service, scope, receive, send, abort)
@@ -72,7 +72,7 @@ class HypercornBridge:
             # Here, not in hypercorn, which would log the text of the exception, and that may be a device's.
             log.error("request_failed", causes=report(exc))
 
-    async def _for_client(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _for_client(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Call the application, for the client that a proxy vouches for if one does."""
         # Over HTTP/2 hypercorn announces this limit and does not keep it.
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._service.settings.head_bytes_max:
@@ -93,7 +93,7 @@ class HypercornBridge:
         finally:
             addresses.leave(client)
 
-    async def _refuse(self, status: HTTPStatus, scope: Scope, send: Send) -> None:
+    async def _refuse(self, status: HTTPStatus, scope: AsgiScope, send: Send) -> None:
         if scope["type"] == "http":
             await answer_with(status, self._service.correlation_id(), send)
         else:

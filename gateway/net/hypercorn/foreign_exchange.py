@@ -13,7 +13,7 @@ from http import HTTPStatus
 import structlog
 import trio
 
-from gateway.net.http1.exchange import Message, Receive, Scope, Send
+from gateway.net.http1.app_call import AsgiScope, Message, Receive, Send
 from gateway.net.http1.responses import refusal_parts
 from gateway.net.http1.service import Service
 
@@ -25,7 +25,9 @@ would not be seen."""
 
 
 class ForeignExchange:
-    def __init__(self, service: Service, scope: Scope, receive: Receive, send: Send, abort: Callable[[], None]) -> None:
+    def __init__(
+        self, service: Service, scope: AsgiScope, receive: Receive, send: Send, abort: Callable[[], None]
+    ) -> None:
         self._service = service
         self._settings = service.settings
         self._receive = receive

@@ -16,7 +16,7 @@ FLUSH_S = 0.1
 """hypercorn's `send` returns before the end of a response is written over HTTP/2; this long it may still take."""
 
 
-class Life:
+class ConnectionLife:
     """`with life.connection():` around the connection, `with life.request():` around each of its requests."""
 
     def __init__(self, linger_s_max: float, calls: InFlight) -> None:

@@ -11,7 +11,7 @@ import trio
 from gateway.net.http1.service import Service
 from gateway.net.http1.wire import ReplayedStream
 from gateway.net.hypercorn.bridge import HypercornBridge
-from gateway.net.hypercorn.life import Life
+from gateway.net.hypercorn.life import ConnectionLife
 
 ALPN = ("h2", "http/1.1")
 
@@ -30,7 +30,7 @@ class TlsConnection:
         self._transport = ReplayedStream(sock, b"", settings, service.turns.of(address))
         self._stream = trio.SSLStream(self._transport, context, server_side=True, https_compatible=True)
         self._handshake = trio.CancelScope()
-        self._life = Life(settings.linger_s_max, service.calls)
+        self._life = ConnectionLife(settings.linger_s_max, service.calls)
 
     def ask_stop(self) -> None:
         """The requests under way are answered; a handshake or an idle connection is ended."""

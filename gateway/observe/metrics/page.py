@@ -13,7 +13,7 @@ from pathlib import Path
 from resource import getpagesize
 
 from actors.log.sqlite_store import SqliteStore
-from actors.log.store import Appended, Conflict, Refused
+from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.drops import Drop
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
@@ -25,7 +25,7 @@ from gateway.observe.metrics.text import Family, counter, counters, gauge, histo
 from schemas.closes import StreamClose
 
 CRASHED = "crashed"  # in place of the code of a stream that ended without a close, by a bug of ours
-_ANSWERS = {"appended": Appended, "conflict": Conflict, "refused": Refused}
+_ANSWERS = {"appended": Appended, "conflict": Conflict, "refused": AppendRefused}
 _STATM = Path("/proc/self/statm")
 
 
@@ -85,7 +85,7 @@ class MetricsPage:
         )
 
     def _nodes(self) -> Iterator[Family]:
-        yield gauge("heliograph_nodes", "Nodes that are live.", len(self.devices.fleet.world.roster))
+        yield gauge("heliograph_nodes", "Nodes that are live.", len(self.devices.fleet.services.roster))
         yield counters(
             "heliograph_node_frames_dropped_total",
             "Frames of nodes that were dropped, by reason.",

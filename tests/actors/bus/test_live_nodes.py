@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.live_nodes import Roster
+from actors.bus.live_nodes import LiveNodes
 
 
 @dataclass(eq=False)
@@ -15,7 +15,7 @@ class Node:
 
 
 def test_live_ids_are_sorted_and_of_one_tenant() -> None:
-    roster = Roster()
+    roster = LiveNodes()
     for node in (Node("c"), Node("a"), Node("b", "other")):
         roster.add(node)
     assert list(roster.live_ids("acme")) == ["a", "c"]
@@ -24,7 +24,7 @@ def test_live_ids_are_sorted_and_of_one_tenant() -> None:
 
 
 def test_a_newer_session_is_not_unlisted_by_the_end_of_the_older_one() -> None:
-    roster = Roster()
+    roster = LiveNodes()
     older, newer = Node("a"), Node("a")
     roster.add(older)
     roster.add(newer)
@@ -36,7 +36,7 @@ def test_a_newer_session_is_not_unlisted_by_the_end_of_the_older_one() -> None:
 
 
 def test_listeners_of_the_tenant_are_told_until_they_stop() -> None:
-    roster, told = Roster(), []
+    roster, told = LiveNodes(), []
     stop = roster.listen("acme", lambda: told.append("acme"))
     roster.listen("other", lambda: told.append("other"))
     node = Node("a")
@@ -52,7 +52,7 @@ def test_listeners_of_the_tenant_are_told_until_they_stop() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
 def test_live_ids_are_those_added_and_not_removed(steps: list[tuple[str, bool]]) -> None:
-    roster, live = Roster(), dict[str, Node]()
+    roster, live = LiveNodes(), dict[str, Node]()
     for name, comes in steps:
         if comes:
             live[name] = Node(name)

@@ -13,7 +13,7 @@ from actors.device.handlers import Handler
 from actors.device.identity import DeviceIdentity, hw_fingerprint
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.mock_sampler import MockSampler
-from actors.device.reconnect_rules import Stay
+from actors.device.reconnect_rules import StayAway
 from tests.actors.device.gateway import Gateway, wall_ms
 from tests.actors.device.node import T0_MS, TOKEN
 from tests.schemas.attested import LEAF, NODE_KEY
@@ -31,7 +31,7 @@ class World:
         self.handlers: dict[str, Handler] = {}  # instead of the standard ones
         self.options: dict[str, Any] = {}
         self.life_ms = 86_400_000
-        self.stayed: Stay | None = None
+        self.stayed: StayAway | None = None
         self.failure: BaseException | None = None
         self._processes = 0
 

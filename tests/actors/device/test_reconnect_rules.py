@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.device.reconnect_rules import BASE_S, CAP_S, RESTART_S, SUPERSEDED_S, Stay, Wait, after_close
+from actors.device.reconnect_rules import BASE_S, CAP_S, RESTART_S, SUPERSEDED_S, StayAway, Wait, after_close
 from actors.device.wire import ABNORMAL
 from schemas.closes import NodeClose, Return
 
@@ -34,7 +34,7 @@ def test_the_wait_is_drawn_from_nothing_up_to_a_bound_that_doubles(code: int, fa
 @pytest.mark.parametrize("close", [NodeClose.FORBIDDEN, NodeClose.MANIFEST_REJECTED])
 def test_a_final_refusal_is_final(close: NodeClose) -> None:
     decision = after_close(close.value.code, 0, Random(0))
-    assert isinstance(decision, Stay)
+    assert isinstance(decision, StayAway)
     assert str(close.value.code) in decision.reason
 
 
@@ -59,4 +59,4 @@ def test_no_wait_is_longer_than_the_cap_beyond_what_the_code_asks_for(
     close: NodeClose, failures: int, seed: int
 ) -> None:
     decision = after_close(close.value.code, failures, Random(seed))
-    assert isinstance(decision, Stay) or 0 <= decision.seconds <= SUPERSEDED_S + CAP_S
+    assert isinstance(decision, StayAway) or 0 <= decision.seconds <= SUPERSEDED_S + CAP_S

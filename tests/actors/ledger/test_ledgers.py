@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.ledger.events import Charged, Reserved, decode
-from actors.ledger.ledgers import Agent, Ledger, Ledgers, agent_of, riders_of
-from actors.ledger.rules import Budget, Exceeded, State
+from actors.ledger.ledgers import Agent, Ledger, Ledgers, agent_of, blind_events_of
+from actors.ledger.rules import Budget, Exceeded, LedgerState
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import Part
 from actors.node.events import CommandAcked, CommandQueued
@@ -59,16 +59,16 @@ async def test_hold_that_never_came_to_the_log_is_not_spent(disk: MemoryDisk) ->
     assert ledger.hold("a", "tool", 100, BUDGET, 0) is None
     assert not await ledgers.reserve(ledger, "a")
     disk.is_full = False
-    assert ledger.fits(100, BUDGET, 0) is None
+    assert ledger.exceeded_by(100, BUDGET, 0) is None
 
 
 async def test_release_gives_the_money_back(disk: MemoryDisk) -> None:
     ledgers, ledger = await opened(disk)
     ledger.hold("a", "tool", 100, BUDGET, 0)
     await ledgers.reserve(ledger, "a")
-    assert ledger.fits(1, BUDGET, 0) == Exceeded(100, 100, None)
+    assert ledger.exceeded_by(1, BUDGET, 0) == Exceeded(100, 100, None)
     await ledgers.release(ledger, "a", 1)
-    assert ledger.fits(100, BUDGET, 0) is None
+    assert ledger.exceeded_by(100, BUDGET, 0) is None
 
 
 async def test_reservation_rides_with_its_command_and_so_does_the_charge(disk: MemoryDisk) -> None:
@@ -76,11 +76,11 @@ async def test_reservation_rides_with_its_command_and_so_does_the_charge(disk: M
     store = MemoryStore(disk)
     ledger.hold("cmd", "tool", 60, BUDGET, 5)
     entries = ledgers.entries([queued("cmd"), queued("free")], 5)
-    await store.append(Part("node/n", 0, 5, (b"queued",)), riders=riders_of(entries))
+    await store.append(Part("node/n", 0, 5, (b"queued",)), blind_events=blind_events_of(entries))
     ledgers.appended(entries)
     assert (ledger.holds, ledger.state.used_micros) == ({}, 60)
     entries = ledgers.entries([CommandAcked(6, "cmd"), CommandAcked(6, "free")], 6)
-    await store.append(Part("node/n", 1, 6, (b"acked",)), riders=riders_of(entries))
+    await store.append(Part("node/n", 1, 6, (b"acked",)), blind_events=blind_events_of(entries))
     ledgers.appended(entries)
     assert ledgers.entries([CommandAcked(7, "cmd")], 7) == []
     assert await store.open_items(AGENT.stream) == ()
@@ -92,7 +92,7 @@ async def test_command_that_is_queued_and_settled_in_one_append_is_reserved_and_
     ledger.hold("cmd", "tool", 60, BUDGET, 5)
     entries = ledgers.entries([queued("cmd"), CommandAcked(5, "cmd")], 5)
     ledgers.appended(entries)
-    assert [type(decode(data)) for _, data in riders_of(entries)] == [Reserved, Charged]
+    assert [type(decode(data)) for _, data in blind_events_of(entries)] == [Reserved, Charged]
     assert (ledgers.charged_micros, ledger.state.open, ledger.is_at_rest) == (60, {}, True)
 
 
@@ -102,7 +102,7 @@ async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_
     await ledgers.reserve(ledger, "call elsewhere")
     ledger.hold("cmd", "tool", 10, BUDGET, 0)
     entries = ledgers.entries([queued("cmd")], 0)
-    await MemoryStore(disk).append(Part("node/n", 0, 0, (b"queued",)), riders=riders_of(entries))
+    await MemoryStore(disk).append(Part("node/n", 0, 0, (b"queued",)), blind_events=blind_events_of(entries))
 
     again, _ = await opened(disk)
     assert await again.start([("cmd", AGENT), ("without a price", AGENT)], 9) == 1
@@ -156,7 +156,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_what_is_held_counts_in_its_period_and_for_good(steps: list[tuple[str, str, int, int | None, int]]) -> None:
-    ledger = Ledger(AGENT, State())
+    ledger = Ledger(AGENT, LedgerState())
     for what, key, micros, period_s, now_ms in steps:
         budget = Budget(100, period_s)
         window_ms = budget.window_ms(now_ms)
@@ -166,7 +166,7 @@ def test_what_is_held_counts_in_its_period_and_for_good(steps: list[tuple[str, s
             if window_ms is None or (hold.window_ms is not None and hold.window_ms >= window_ms)
         )
         expected = None if not micros or held + micros <= 100 else Exceeded(100, held, budget.resets_at_ms(now_ms))
-        assert ledger.fits(micros, budget, now_ms) == expected
+        assert ledger.exceeded_by(micros, budget, now_ms) == expected
         if what == "hold":
             assert ledger.hold(key, "tool", micros, budget, now_ms) == expected
         else:

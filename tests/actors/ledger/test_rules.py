@@ -4,14 +4,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
-from actors.ledger.rules import Budget, Exceeded, State, evolve, fits
+from actors.ledger.rules import Budget, Exceeded, LedgerState, evolve, exceeded_by
 
 DAY_S = 86_400
 NOON_MS = 1_794_744_000_000 + 12 * 3_600_000 - 1_794_744_000_000 % (DAY_S * 1000)
 
 
-def fold(*events: Event) -> State:
-    state = State()
+def fold(*events: Event) -> LedgerState:
+    state = LedgerState()
     for event in events:
         evolve(state, event)
     return state
@@ -19,9 +19,9 @@ def fold(*events: Event) -> State:
 
 def test_reservation_counts_from_the_moment_it_is_made() -> None:
     state = fold(Reserved(0, "a", "t", 40))
-    assert fits(state, {}, 60, Budget(100), 0) is None
-    assert fits(state, {}, 61, Budget(100), 0) == Exceeded(100, 40, None)
-    assert fits(state, {None: 30}, 60, Budget(100), 0) == Exceeded(100, 70, None)
+    assert exceeded_by(state, {}, 60, Budget(100), 0) is None
+    assert exceeded_by(state, {}, 61, Budget(100), 0) == Exceeded(100, 40, None)
+    assert exceeded_by(state, {None: 30}, 60, Budget(100), 0) == Exceeded(100, 70, None)
 
 
 def test_charged_stays_spent_and_released_comes_back() -> None:
@@ -39,8 +39,8 @@ def test_budget_with_a_period_counts_from_its_beginning() -> None:
     window_ms = budget.window_ms(NOON_MS)
     state = fold(Reserved(NOON_MS, "a", "t", 90, window_ms))
     midnight_ms = NOON_MS + 12 * 3_600_000
-    assert fits(state, {}, 20, budget, midnight_ms - 1) == Exceeded(100, 90, midnight_ms)
-    assert fits(state, {}, 100, budget, midnight_ms) is None
+    assert exceeded_by(state, {}, 20, budget, midnight_ms - 1) == Exceeded(100, 90, midnight_ms)
+    assert exceeded_by(state, {}, 100, budget, midnight_ms) is None
 
 
 def test_release_after_the_period_gives_nothing_to_the_next_one() -> None:
@@ -59,8 +59,8 @@ def test_clock_that_steps_back_over_midnight_gives_no_money_back() -> None:
     budget, later_ms = Budget(100, DAY_S), NOON_MS + DAY_S * 1000
     today_ms, tomorrow_ms = budget.window_ms(NOON_MS), budget.window_ms(later_ms)
     state = fold(Reserved(NOON_MS, "a", "t", 90, today_ms), Reserved(later_ms, "b", "t", 60, tomorrow_ms))
-    assert fits(state, {}, 41, budget, NOON_MS) == Exceeded(100, 60, budget.resets_at_ms(NOON_MS))
-    assert fits(state, {tomorrow_ms: 20}, 21, budget, NOON_MS) == Exceeded(100, 80, budget.resets_at_ms(NOON_MS))
+    assert exceeded_by(state, {}, 41, budget, NOON_MS) == Exceeded(100, 60, budget.resets_at_ms(NOON_MS))
+    assert exceeded_by(state, {tomorrow_ms: 20}, 21, budget, NOON_MS) == Exceeded(100, 80, budget.resets_at_ms(NOON_MS))
     evolve(state, Reserved(NOON_MS, "c", "t", 40, today_ms))
     assert state.used(tomorrow_ms) == 100
     evolve(state, Released(NOON_MS, "a"))  # it counted for a period that is over
@@ -70,12 +70,12 @@ def test_clock_that_steps_back_over_midnight_gives_no_money_back() -> None:
 def test_policy_that_makes_periods_longer_keeps_what_the_shorter_one_counted() -> None:
     hourly, daily = Budget(100, 3600), Budget(100, DAY_S)
     state = fold(Reserved(NOON_MS, "a", "t", 90, hourly.window_ms(NOON_MS)))
-    assert fits(state, {}, 20, daily, NOON_MS) == Exceeded(100, 90, daily.resets_at_ms(NOON_MS))
+    assert exceeded_by(state, {}, 20, daily, NOON_MS) == Exceeded(100, 90, daily.resets_at_ms(NOON_MS))
 
 
 def test_lifetime_budget_counts_what_was_spent_in_periods_too() -> None:
     state = fold(Reserved(NOON_MS, "a", "t", 90, NOON_MS))
-    assert fits(state, {}, 20, Budget(100), NOON_MS) == Exceeded(100, 90, None)
+    assert exceeded_by(state, {}, 20, Budget(100), NOON_MS) == Exceeded(100, 90, None)
 
 
 EVENTS = st.lists(
@@ -98,7 +98,7 @@ EVENTS = st.lists(
 @given(EVENTS)
 @example([Reserved(0, "c", "t", 1, 0), Reserved(0, "a", "t", 0, 10), Reserved(0, "b", "t", 0, 0), Released(0, "c")])
 def test_used_is_what_was_reserved_and_not_released(events: list[Event]) -> None:
-    state, reserved, expected = State(), dict[str, Reserved](), 0
+    state, reserved, expected = LedgerState(), dict[str, Reserved](), 0
     for event in events:
         if isinstance(event, Reserved):
             if event.id in reserved:

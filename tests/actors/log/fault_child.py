@@ -11,7 +11,7 @@ import trio
 
 from actors.log.sqlite_files import wal_of
 from actors.log.sqlite_store import SqliteStore
-from actors.log.store import DEFAULT_LIMITS, Appended, LogLimits, Refused, StoreFailedError
+from actors.log.store import DEFAULT_LIMITS, Appended, AppendRefused, LogLimits, StoreFailedError
 from tests.actors.log.shelves import part
 
 
@@ -28,7 +28,7 @@ async def append(store: SqliteStore, stream: str, version: int) -> bool:
     match answer:
         case Appended():
             say("acked", stream, answer.version)
-        case Refused():
+        case AppendRefused():
             say("refused", stream, answer.reason)
         case _:
             say("conflict", stream, answer)

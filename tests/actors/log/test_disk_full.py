@@ -15,10 +15,10 @@ import pytest
 
 from actors.log.sqlite_files import Files, open_files
 from actors.log.sqlite_store import SqliteStore
-from actors.log.store import DEFAULT_LIMITS, Appended, LogLimits, OpenItem, Part, RefusalReason, Refused
+from actors.log.store import DEFAULT_LIMITS, Appended, AppendRefused, LogLimits, OpenItem, Part, RefusalReason
 from tests.actors.log.shelves import append_in_order, bounded, closing, opening, part
 
-FULL = Refused(RefusalReason.DISK_FULL)
+FULL = AppendRefused(RefusalReason.DISK_FULL)
 TMPFS_BYTES = 4 * 1024 * 1024
 
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from actors.log.memory_store import MemoryDisk, MemoryStore
-from actors.log.store import AppendAnswer, Appended, Conflict, RefusalReason, Refused, StoreFailedError
+from actors.log.store import AppendAnswer, Appended, AppendRefused, Conflict, RefusalReason, StoreFailedError
 from tests.actors.log.shelves import bounded, part
 
 
@@ -99,7 +99,7 @@ async def test_a_full_disk_refuses_appends_while_reads_go_on() -> None:
     store = MemoryStore()
     await store.append(part("a", 0, "x"))
     store.disk.is_full = True
-    assert await store.append(part("a", 1, "y")) == Refused(RefusalReason.DISK_FULL)
+    assert await store.append(part("a", 1, "y")) == AppendRefused(RefusalReason.DISK_FULL)
     assert len(await store.read("a")) == 1
     store.disk.is_full = False
     assert await store.append(part("a", 1, "y")) == Appended((2,))

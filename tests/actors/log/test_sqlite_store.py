@@ -22,6 +22,7 @@ from actors.log.sqlite_writer import Request, Writer
 from actors.log.store import (
     DEFAULT_LIMITS,
     Appended,
+    AppendRefused,
     Conflict,
     Loaded,
     LogLimits,
@@ -29,7 +30,6 @@ from actors.log.store import (
     Part,
     Recorded,
     RefusalReason,
-    Refused,
     Snapshot,
     StoreFailedError,
 )
@@ -94,7 +94,7 @@ def test_any_other_error_refuses_the_batch_and_what_is_queued_for_its_streams(tm
         part("a", 1, "decided on what was refused"),
     ]
     answers, _ = answers_of(path, LogLimits(batch_appends_max=3), appends)
-    refused = Refused(RefusalReason.STORE_ERROR)
+    refused = AppendRefused(RefusalReason.STORE_ERROR)
     assert answers == [refused, refused, refused, refused, Appended((1,)), refused]
 
 
@@ -117,7 +117,7 @@ def test_what_is_queued_with_a_rider_for_a_stream_of_a_refused_append_is_refused
     writer.thread.join(30)
     versions = [len(read_events(files.reader, stream, 0, None)) for stream in (1, 2)]
     files.close(has_failed=False)
-    refused = Refused(RefusalReason.STORE_ERROR)
+    refused = AppendRefused(RefusalReason.STORE_ERROR)
     assert [request.answer for request in requests] == [refused, refused, Appended((1,))]
     assert versions == [1, 1]  # "other" and "c": nothing is left of the rest
 
@@ -380,7 +380,7 @@ async def test_a_writer_behind_its_back_makes_it_refuse_and_then_see_the_conflic
     async with await SqliteStore.open(path) as store:
         await store.append(part("a", 0, "x"))
         execute(path, "INSERT INTO run VALUES (1, 2, 2, '[0,1]', x'00')")
-        assert await store.append(part("a", 1, "y")) == Refused(RefusalReason.STORE_ERROR)
+        assert await store.append(part("a", 1, "y")) == AppendRefused(RefusalReason.STORE_ERROR)
         assert await store.append(part("a", 1, "y")) == Conflict("a", 2)
         assert await store.append(part("a", 2, "y")) == Appended((3,))
 
@@ -400,7 +400,7 @@ async def test_reads_do_not_wait_for_the_writer(tmp_path: Path) -> None:
         await store.append(part("a", 0, "x"))
         with closing_after(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            assert await store.append(part("a", 1, "y")) == Refused(RefusalReason.STORE_ERROR)
+            assert await store.append(part("a", 1, "y")) == AppendRefused(RefusalReason.STORE_ERROR)
             assert len(await store.read("a")) == 1
             other.execute("ROLLBACK")
         assert await store.append(part("a", 1, "y")) == Appended((2,))
@@ -413,7 +413,7 @@ async def test_appends_are_counted_by_their_answer(tmp_path: Path) -> None:
         assert store.answered == {Appended: 2, Conflict: 1}
     async with await SqliteStore.open(tmp_path / "other", LogLimits(queue_appends_max=0)) as store:
         await store.append(part("a", 0, "x"))
-        assert store.answered == {Refused: 1}
+        assert store.answered == {AppendRefused: 1}
 
 
 async def test_append_counts_as_queued_until_it_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

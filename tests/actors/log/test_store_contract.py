@@ -8,6 +8,7 @@ import trio
 from actors.log.store import (
     AppendAnswer,
     Appended,
+    AppendRefused,
     Conflict,
     Loaded,
     LogLimits,
@@ -15,7 +16,6 @@ from actors.log.store import (
     Part,
     Recorded,
     RefusalReason,
-    Refused,
     Snapshot,
 )
 from tests.actors.log.shelves import Shelf, append_in_order, bounded, closing, opening, part
@@ -128,8 +128,8 @@ async def test_riders_go_behind_whatever_is_there_in_their_order_at_the_time_of_
     async with await shelf.open() as store:
         await store.append(part("a", 0, "x", at_ms=1))
         first, second = part("b", 0, "y", at_ms=5), part("c", 0, "z", at_ms=6)
-        riders = (("a", b"1"), ("new", b"2"), ("a", b"3"))
-        assert await store.append(first, second, riders=riders) == Appended((1, 1))
+        blind_events = (("a", b"1"), ("new", b"2"), ("a", b"3"))
+        assert await store.append(first, second, blind_events=blind_events) == Appended((1, 1))
         assert await store.read("a") == (Recorded(1, 1, b"x"), Recorded(2, 5, b"1"), Recorded(3, 5, b"3"))
         assert await store.read("new") == (Recorded(1, 5, b"2"),)
         assert await store.append(part("a", 3, "next")) == Appended((4,))
@@ -138,7 +138,7 @@ async def test_riders_go_behind_whatever_is_there_in_their_order_at_the_time_of_
 @bounded
 async def test_riders_of_an_append_that_conflicts_are_not_written(shelf: Shelf) -> None:
     async with await shelf.open() as store:
-        assert await store.append(part("a", 1, "x"), riders=(("b", b"1"),)) == Conflict("a", 0)
+        assert await store.append(part("a", 1, "x"), blind_events=(("b", b"1"),)) == Conflict("a", 0)
         assert (await store.load("b")).version == 0
         assert await store.append(part("b", 0, "x")) == Appended((1,))
 
@@ -147,14 +147,14 @@ async def test_riders_of_an_append_that_conflicts_are_not_written(shelf: Shelf) 
 async def test_riders_are_not_for_a_stream_that_has_a_part(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         with pytest.raises(ValueError, match="not both"):
-            await store.append(part("a", 0, "x"), part("b", 0, "y"), riders=(("b", b"1"),))
+            await store.append(part("a", 0, "x"), part("b", 0, "y"), blind_events=(("b", b"1"),))
 
 
 @bounded
 async def test_riders_count_in_the_bound_of_the_queue(shelf: Shelf) -> None:
     async with await shelf.open(LogLimits(queue_bytes_max=100)) as store:
-        refused = Refused(RefusalReason.OVERLOADED)
-        assert await store.append(part("a", 0, "x"), riders=(("b", b"1" * 100),)) == refused
+        refused = AppendRefused(RefusalReason.OVERLOADED)
+        assert await store.append(part("a", 0, "x"), blind_events=(("b", b"1" * 100),)) == refused
         assert (await store.load("b")).version == 0
 
 
@@ -221,7 +221,7 @@ async def test_what_is_submitted_beyond_the_bound_is_refused_at_once_and_never_a
             first.set()
 
         assert store.submit((part("a", 0, "x"),), then) is None
-        assert store.submit((part("a", 1, "y"),), then) == Refused(RefusalReason.OVERLOADED)
+        assert store.submit((part("a", 1, "y"),), then) == AppendRefused(RefusalReason.OVERLOADED)
         await first.wait()
         assert await store.append(part("b", 0, "x")) == Appended((1,))
         assert answers == [Appended((1,))]
@@ -280,7 +280,8 @@ async def test_beyond_the_bound_of_the_queue_an_append_is_refused(shelf: Shelf) 
             for number in range(10):
                 nursery.start_soon(append, str(number))
         assert (
-            sorted(map(str, answers)) == ["Appended(versions=(1,))"] * 4 + [str(Refused(RefusalReason.OVERLOADED))] * 6
+            sorted(map(str, answers))
+            == ["Appended(versions=(1,))"] * 4 + [str(AppendRefused(RefusalReason.OVERLOADED))] * 6
         )
         assert await store.append(part("again", 0, "x")) == Appended((1,))
 
@@ -288,7 +289,7 @@ async def test_beyond_the_bound_of_the_queue_an_append_is_refused(shelf: Shelf) 
 @bounded
 async def test_an_append_larger_than_the_whole_queue_is_refused(shelf: Shelf) -> None:
     async with await shelf.open(LogLimits(queue_bytes_max=1_000)) as store:
-        assert await store.append(part("a", 0, "x" * 1_001)) == Refused(RefusalReason.OVERLOADED)
+        assert await store.append(part("a", 0, "x" * 1_001)) == AppendRefused(RefusalReason.OVERLOADED)
         assert await store.append(part("a", 0, "x" * 1_000)) == Appended((1,))
 
 

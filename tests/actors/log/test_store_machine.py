@@ -23,6 +23,7 @@ from actors.log.sqlite_store import SqliteStore
 from actors.log.store import (
     AppendAnswer,
     Appended,
+    BlindEvents,
     Conflict,
     Loaded,
     LogLimits,
@@ -30,7 +31,6 @@ from actors.log.store import (
     OpenItem,
     Part,
     Recorded,
-    Riders,
     Snapshot,
 )
 
@@ -79,11 +79,11 @@ class Model:
         self.items: dict[str, dict[str, OpenItem]] = {stream: {} for stream in STREAMS}
         self.since: dict[tuple[str, str], int] = {}
 
-    def append(self, parts: list[Part], riders: Riders = ()) -> AppendAnswer:
+    def append(self, parts: list[Part], blind_events: BlindEvents = ()) -> AppendAnswer:
         for part in parts:
             if not part.fits(self.version[part.stream]):
                 return Conflict(part.stream, self.version[part.stream])
-        for stream, data in riders:
+        for stream, data in blind_events:
             self._write(Part(stream, None, parts[0].at_ms, (data,)))
         for part in parts:
             self._write(part)
@@ -175,21 +175,21 @@ class LogMachine(RuleBasedStateMachine):
         assert self.loop.call(lambda: self.store.append(*parts)) == self.model.append(parts)
 
     @rule(appends=st.lists(st.tuples(_APPENDS, _RIDERS), min_size=2, max_size=6))
-    def append_without_waiting(self, appends: list[tuple[list[Part], Riders]]) -> None:
+    def append_without_waiting(self, appends: list[tuple[list[Part], BlindEvents]]) -> None:
         """Queued in this order by tasks that do not wait for each other, each counting on those before."""
         wanted: list[list[Part]] = []
-        riding: list[Riders] = []
+        riding: list[BlindEvents] = []
         expected = []
-        for parts, riders in appends:
+        for parts, blind_events in appends:
             named = {part.stream for part in parts}
             wanted.append(self.at_right_versions(parts))
-            riding.append(tuple(rider for rider in riders if rider[0] not in named))
+            riding.append(tuple(event for event in blind_events if event[0] not in named))
             expected.append(self.model.append(wanted[-1], riding[-1]))
         answers: dict[int, AppendAnswer] = {}
 
         async def append_one(number: int, queueing: trio.Event) -> None:
             queueing.set()
-            answers[number] = await self.store.append(*wanted[number], riders=riding[number])
+            answers[number] = await self.store.append(*wanted[number], blind_events=riding[number])
 
         async def append_all() -> None:
             async with trio.open_nursery() as nursery:

@@ -11,7 +11,7 @@ from tests.actors.node.harness import Gateway
 @pytest.fixture
 async def nursery_of_actors(gateway: Gateway) -> AsyncIterator[trio.Nursery]:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(gateway.world.calls.watch)
+        nursery.start_soon(gateway.services.calls.watch)
         yield nursery
         nursery.cancel_scope.cancel()
 

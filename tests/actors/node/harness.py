@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import trio
 
-from actors.bus.retained_manifests import ManifestShelf
+from actors.bus.retained_manifests import RetainedManifests
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
+from actors.node.services import Authenticated, NodeServices
 from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
-from actors.node.world import Authenticated, World
 from schemas.closes import NodeClose
 from schemas.frames import (
     Announce,
@@ -92,14 +92,14 @@ class FakeConnection:
 
 
 class Gateway:
-    """The world that actors share, over a disk that may outlive it."""
+    """The services that actors share, over a disk that may outlive it."""
 
     def __init__(self, disk: MemoryDisk | None = None, settings: NodeSettings | None = None) -> None:
         self.store = MemoryStore(disk)
         self.counts: Counter[str] = Counter()
-        self.world = World(
+        self.services = NodeServices(
             store=self.store,
-            manifests=ManifestShelf(self.store),
+            manifests=RetainedManifests(self.store),
             calls=PendingCalls(),
             certificates=known(),
             settings=settings or NodeSettings(),
@@ -126,7 +126,7 @@ class ScriptedNode:
     def alone(cls, gateway: Gateway, *, token_s: float = 86_400) -> "ScriptedNode":
         """A session whose actor the test runs by itself."""
         connection = FakeConnection()
-        return cls(connection, NodeActor(proved(token_s), connection, gateway.world))
+        return cls(connection, NodeActor(proved(token_s), connection, gateway.services))
 
     @classmethod
     def started_by(cls, fleet: Fleet) -> "ScriptedNode":

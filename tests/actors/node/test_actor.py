@@ -254,12 +254,12 @@ async def test_manifest_survives_the_process(
 ) -> None:
     node = await live(gateway, nursery_of_actors)
     again = Gateway(gateway.store.disk)
-    await again.world.manifests.load()
-    retained = again.world.manifests.find(NODE_ID)
+    await again.services.manifests.load()
+    retained = again.services.manifests.find(NODE_ID)
     assert retained is not None
     assert retained.tenant == "acme"
     assert {tool.name for tool in retained.accepted.tools} == set(node.actor.tools)
-    assert list(again.world.manifests) == [retained]
+    assert list(again.services.manifests) == [retained]
 
 
 async def test_manifest_older_than_the_retained_one_is_refused_in_a_later_session(

@@ -53,7 +53,7 @@ async def test_command_survives_the_gateway_and_its_deadline_still_holds(
     cmd = await first.connection.next(Cmd)
     gateway.store.crash()
     again = Gateway(gateway.store.disk)
-    await again.world.manifests.load()
+    await again.services.manifests.load()
     await trio.sleep(5)
     second = await live(again, nursery_of_actors)
     resume_ok = await second.connection.next(ResumeOk)
@@ -132,7 +132,7 @@ async def test_ids_go_above_what_the_log_and_the_node_have_seen(
     assert cmd.msg_id > ahead
     first.connection.hang_up()
     again = Gateway(gateway.store.disk)  # another process: only the log remembers
-    await again.world.manifests.load()
+    await again.services.manifests.load()
     second = await live(again, nursery_of_actors, last_cmd=cmd.msg_id)
     Caller(second, nursery_of_actors)
     assert (await second.connection.next(Cmd)).msg_id > cmd.msg_id

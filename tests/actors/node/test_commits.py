@@ -54,7 +54,7 @@ class Idle:
 
 async def test_what_comes_before_the_epoch_waits_for_it_and_one_too_many_is_refused(autojump_clock: MockClock) -> None:
     gateway, owner = Gateway(settings=NodeSettings(inbox_items_max=2)), Idle()
-    commits = Commits("node", owner, gateway.world, Mint(lambda n: bytes(n)))
+    commits = Commits("node", owner, gateway.services, Mint(lambda n: bytes(n)))
     assert [commits.offer(Sweep(), NOW_MS) for _ in range(3)] == [True, True, False]
     commits.close()
     await commits.run()
@@ -65,7 +65,7 @@ async def test_what_comes_before_the_epoch_waits_for_it_and_one_too_many_is_refu
 
 async def test_a_cancelled_worker_leaves_what_waits_refused(autojump_clock: MockClock) -> None:
     gateway, owner = Gateway(), Idle()
-    commits = Commits("node", owner, gateway.world, Mint(lambda n: bytes(n)))
+    commits = Commits("node", owner, gateway.services, Mint(lambda n: bytes(n)))
     commits.offer(Sweep(), NOW_MS)
     with trio.CancelScope() as scope:
         scope.cancel()

@@ -22,7 +22,7 @@ STREAM = f"node/{NODE_ID}"
 async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
     supervisor = Supervisor()
     await nursery.start(supervisor.run)
-    yield Fleet(supervisor, Gateway().world)
+    yield Fleet(supervisor, Gateway().services)
     supervisor.request_stop()
 
 
@@ -69,7 +69,7 @@ async def test_sweep_leaves_a_command_in_doubt_for_a_day_and_then_calls_it_unkno
     autojump_clock: MockClock, fleet: Fleet, nursery: trio.Nursery
 ) -> None:
     cmd = await leave_a_command_open(fleet, nursery)
-    store = fleet.world.store
+    store = fleet.services.store
     await trio.sleep(24 * 3600 - 10)
     await fleet.sweep()
     assert [item.key for item in await store.open_items(STREAM)] == [cmd.msg_id]
@@ -88,20 +88,20 @@ async def test_sweep_of_a_live_node_is_left_to_its_actor(
     await node.connection.next(AuthOk)
     await fleet.sweep()
     await trio.testing.wait_all_tasks_blocked()
-    assert await fleet.world.store.open_items(STREAM) == ()
+    assert await fleet.services.store.open_items(STREAM) == ()
 
 
 async def test_damaged_history_of_one_node_does_not_stop_the_sweep(
     autojump_clock: MockClock, fleet: Fleet, nursery: trio.Nursery
 ) -> None:
     await leave_a_command_open(fleet, nursery)
-    disk = fleet.world.store.disk  # type: ignore[attr-defined]
+    disk = fleet.services.store.disk  # type: ignore[attr-defined]
     disk.streams["node/01hzx9k3m4p7q8r9s0t1v2w000"] = disk.streams[STREAM].__class__(
         version=1, open_items=dict(disk.streams[STREAM].open_items)
     )
     await trio.sleep(25 * 3600)
     await fleet.sweep()
-    assert await fleet.world.store.open_items(STREAM) == ()
+    assert await fleet.services.store.open_items(STREAM) == ()
 
 
 async def test_sweeper_compacts_what_is_past_its_retention(
@@ -114,7 +114,7 @@ async def test_sweeper_compacts_what_is_past_its_retention(
         await trio.lowlevel.checkpoint()
         return 0
 
-    monkeypatch.setattr(fleet.world.store, "compact", compact)
+    monkeypatch.setattr(fleet.services.store, "compact", compact)
     fleet.start_sweeper()
     await trio.sleep(SWEEP_EVERY_S * COMPACT_EVERY_SWEEPS * 2 + 1)
     assert asked == [RETENTION_MS] * 3

@@ -39,7 +39,7 @@ from schemas.frames import (
     ResumeOk,
     Telemetry,
 )
-from schemas.manifest import Accepted, Refused
+from schemas.manifest import Accepted, Rejected
 from schemas.projection import project
 from schemas.ulids import Mint
 from tests.schemas.examples import ACK_ID, CMD_ID, ECHO_RESULT, ETAG, FRAME, MANIFEST, NODE_ID
@@ -47,7 +47,7 @@ from tests.schemas.examples import ACK_ID, CMD_ID, ECHO_RESULT, ETAG, FRAME, MAN
 WALL_MS = 1_790_000_000_000
 SETTINGS = NodeSettings()
 ACCEPTED = Accepted(MANIFEST, ETAG, project(MANIFEST))
-REFUSED = Refused(Code.MANIFEST_INVALID, "/node_id", "/node_id does not match its pattern")
+REFUSED = Rejected(Code.MANIFEST_INVALID, "/node_id", "/node_id does not match its pattern")
 
 AUTH = Auth(msg_id=ACK_ID, token="t", node_id=NODE_ID)
 ANNOUNCE = Announce(msg_id=ACK_ID, manifest=MANIFEST)

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Iterator[DataFolder]:
 async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
     supervisor = Supervisor()
     await nursery.start(supervisor.run)
-    yield Fleet(supervisor, Gateway().world)
+    yield Fleet(supervisor, Gateway().services)
     supervisor.request_stop()
 
 

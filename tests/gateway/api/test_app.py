@@ -34,7 +34,7 @@ SUBSCRIBE = f"sys.{NODE_ID}.metrics.subscribe"
 async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
     supervisor = Supervisor()
     await nursery.start(supervisor.run)
-    yield Fleet(supervisor, Gateway().world)
+    yield Fleet(supervisor, Gateway().services)
     supervisor.request_stop()
 
 
@@ -435,7 +435,7 @@ def test_any_request_gets_an_answer_from_the_closed_set(
 ) -> None:
     async def main() -> Response | None:
         supervisor = Supervisor()
-        client = Client(Fleet(supervisor, Gateway().world), Streams(supervisor))
+        client = Client(Fleet(supervisor, Gateway().services), Streams(supervisor))
         return await client.request(method, path, body, headers)
 
     response = trio.run(main, clock=MockClock(autojump_threshold=0))

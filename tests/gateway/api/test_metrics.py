@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from actors.node.drops import Drop
 from actors.node.fleet import Fleet
 from actors.supervision.supervisor import Supervisor
-from gateway.calls.audit import Decision, Door, Origin
+from gateway.calls.audit import Decision, Origin, Via
 from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Principal, Scope, TokenClass
 from gateway.observe.metrics.histogram import Histogram
@@ -152,13 +152,13 @@ async def test_call_whose_caller_hangs_up_is_counted_as_abandoned(
 ) -> None:
     supervisor = Supervisor()
     await nursery.start(supervisor.run)
-    fleet = Fleet(supervisor, Gateway().world)
+    fleet = Fleet(supervisor, Gateway().services)
     await ScriptedNode.started_by(fleet).go_live()
     calls = ToolCalls(fleet, new_id, now)
     principal = Principal(AGENT, TENANT, TokenClass.AGENT_RUNTIME, frozenset(Scope), new_id(), 0, 2**50)
     with trio.move_on_after(1):
-        await calls.call_tool(principal, f"sysecho.{NODE_ID}.echo.invoke", {"message": "x"}, origin=Origin(Door.MCP))
-    assert calls.audit.counts.ended[Door.MCP, Decision.ABANDONED, None] == 1
+        await calls.call_tool(principal, f"sysecho.{NODE_ID}.echo.invoke", {"message": "x"}, origin=Origin(Via.MCP))
+    assert calls.audit.counts.ended[Via.MCP, Decision.ABANDONED, None] == 1
     assert sum(calls.audit.counts.ended.values()) == sum(calls.audit.counts.seconds[Decision.ABANDONED].cells) == 1
     supervisor.request_stop()
 
@@ -225,7 +225,7 @@ async def test_what_nodes_send_and_is_dropped_is_counted_by_reason(tmp_path: Pat
     async with live_gateway(tmp_path) as here:
         before = await scraped(here)
         for drop in Drop:
-            here.gateway.devices.fleet.world.count(drop)
+            here.gateway.devices.fleet.services.count(drop)
         name = "heliograph_node_frames_dropped_total reason="
         assert moved(before, await scraped(here)) == {name + drop: 1 for drop in Drop}
 

@@ -66,9 +66,9 @@ class Site:
 async def site(nursery: trio.Nursery) -> AsyncIterator[Site]:
     supervisor = Supervisor()
     await nursery.start(supervisor.run)
-    world = Gateway().world
-    ledgers = Ledgers(world.store)
-    fleet = Fleet(supervisor, replace(world, ledgers=ledgers))
+    services = Gateway().services
+    ledgers = Ledgers(services.store)
+    fleet = Fleet(supervisor, replace(services, ledgers=ledgers))
     governor = Governor(lambda: one.policy, ledgers, now)
     streams = Streams(supervisor)
     streams.start()

@@ -12,7 +12,7 @@ from ulid import ULID
 
 from actors.node.fleet import Fleet
 from actors.supervision.supervisor import Supervisor
-from gateway.calls.audit import Door, Origin
+from gateway.calls.audit import Origin, Via
 from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Principal, Scope, TokenClass
 from gateway.mcp.errors import RpcError
@@ -37,7 +37,7 @@ def principal(tenant: str = "acme", *scopes: str) -> Principal:
 async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
     supervisor = Supervisor()
     await nursery.start(supervisor.run)
-    yield Fleet(supervisor, Gateway().world)
+    yield Fleet(supervisor, Gateway().services)
     supervisor.request_stop()
 
 
@@ -185,7 +185,7 @@ async def test_trace_of_the_caller_is_in_the_audit_line(
     ],
 )
 def test_trace_that_is_not_well_formed_is_none(meta: object) -> None:
-    assert origin_of({"_meta": meta}) == Origin(Door.MCP, None)
+    assert origin_of({"_meta": meta}) == Origin(Via.MCP, None)
 
 
 # ---- resources ------------------------------------------------------------------------------------------------------

@@ -49,12 +49,12 @@ async def announce(fleet: Fleet, number: int, capabilities: Any = CAPABILITIES) 
         "expires_at_ms": wall_ms + 3_600_000,
     }
     accepted = Accepted(manifest, digest(manifest), project(manifest))
-    assert await fleet.world.manifests.keep(node_id(number), TENANT, accepted, wall_ms)
-    fleet.world.roster.add(Node(node_id(number)))
+    assert await fleet.services.manifests.keep(node_id(number), TENANT, accepted, wall_ms)
+    fleet.services.roster.add(Node(node_id(number)))
 
 
 async def fleet_of(nodes: int) -> Fleet:
-    fleet = Fleet(Supervisor(), Gateway().world)
+    fleet = Fleet(Supervisor(), Gateway().services)
     for number in range(nodes):
         await announce(fleet, number)
     return fleet
@@ -141,13 +141,13 @@ async def test_others_are_served_while_a_list_without_anything_to_show_is_looked
 async def test_page_far_behind_costs_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = await fleet_of(1000)
     looked_up: Counter[str] = Counter()
-    find = fleet.world.manifests.find
+    find = fleet.services.manifests.find
 
     def counted(wanted: str) -> Any:
         looked_up[wanted] += 1
         return find(wanted)
 
-    monkeypatch.setattr(fleet.world.manifests, "find", counted)
+    monkeypatch.setattr(fleet.services.manifests, "find", counted)
     after = f"sysecho.{node_id(900)}.echo.invoke"
     page = await list_tools(fleet, principal(), now().wall_ms, after, limit=30)
     assert page is not None
@@ -158,7 +158,7 @@ async def test_page_far_behind_costs_what_it_shows(monkeypatch: pytest.MonkeyPat
 async def test_every_tool_is_listed_once_and_in_order() -> None:
     fleet = await fleet_of(400)
     listed = [tool["name"] for tool in await walk(methods_of(fleet), principal(), "tools/list", "tools")]
-    assert listed == [tool.name for retained in fleet.world.manifests for tool in retained.accepted.tools]
+    assert listed == [tool.name for retained in fleet.services.manifests for tool in retained.accepted.tools]
     uris = [resource["uri"] for resource in await walk(methods_of(fleet), principal(), "resources/list", "resources")]
     assert uris == [f"metrics://{node_id(number)}" for number in range(400)]
 
@@ -173,10 +173,10 @@ async def test_node_with_more_tools_than_are_looked_at_at_once_is_listed_whole()
 
 async def test_node_that_goes_while_the_list_is_looked_through_takes_no_other_with_it() -> None:
     fleet = await fleet_of(500)
-    fleet.world.roster.add(gone := Node(node_id(300)))
+    fleet.services.roster.add(gone := Node(node_id(300)))
 
     async def go() -> None:  # behind the first turn; the node's own is the third
-        fleet.world.roster.remove(gone)
+        fleet.services.roster.remove(gone)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(go)

@@ -27,7 +27,7 @@ LISTS = frozenset(Changed)
 async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
     supervisor = Supervisor()
     await nursery.start(supervisor.run)
-    yield Fleet(supervisor, Gateway().world)
+    yield Fleet(supervisor, Gateway().services)
     supervisor.request_stop()
 
 

@@ -10,7 +10,7 @@ import trio.testing
 from quart import Response, websocket
 from quart_trio import QuartTrio
 
-from gateway.net.http1.exchange import App
+from gateway.net.http1.app_call import App
 from gateway.net.quart_mount import mount
 from tests.gateway.net.http1.site import HOST, site, until
 from tests.gateway.net.hypercorn.bare_hypercorn import bare_hypercorn

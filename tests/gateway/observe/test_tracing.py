@@ -9,7 +9,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
 
 from actors.node.session_rules import Moment
-from gateway.calls.audit import CallAudit, Decision, Door, Origin
+from gateway.calls.audit import CallAudit, Decision, Origin, Via
 from gateway.identity.tokens import Principal, Scope, TokenClass
 from gateway.observe import tracing
 from gateway.observe.tracing import (
@@ -69,7 +69,7 @@ def traced(name: str, decision: Decision, code: Code | None = None, parent: Trac
     """The span of a call that took 250 ms."""
     tracer = FakeTracer()
     audit = CallAudit(lambda: Moment(100.25, 0), CallSpans(tracer))
-    audit.ended(PRINCIPAL, name, parse_tool_name(name), decision, code, "01HZX0", ARRIVED, Origin(Door.MCP, parent))
+    audit.ended(PRINCIPAL, name, parse_tool_name(name), decision, code, "01HZX0", ARRIVED, Origin(Via.MCP, parent))
     (span,) = tracer.spans
     return span
 

@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
 from actors.node.fleet import Fleet
+from actors.node.services import Authenticated
 from actors.node.settings import NodeSettings
-from actors.node.world import Authenticated
 from actors.stream.actor import StreamActor
 from actors.stream.settings import StreamSettings
 from actors.stream.streams import Streams
@@ -303,12 +303,12 @@ async def site(
     """`crashes` names the actors that are to crash; no other may."""
     gateway = Gateway(settings=node_settings or NodeSettings(cadence_gap_min=0.0, frames_per_s_max=100_000))
     for known_leaf in _LEAFS.values():
-        gateway.world.certificates.learn(known_leaf)
+        gateway.services.certificates.learn(known_leaf)
     with trio.fail_after(patience_s), capture_logs() as logged:
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(stop=stop)
             await nursery.start(supervisor.run)
-            fleet, pump, streams = Fleet(supervisor, gateway.world), Pump(), Streams(supervisor, settings)
+            fleet, pump, streams = Fleet(supervisor, gateway.services), Pump(), Streams(supervisor, settings)
             supervisor.start(ChildSpec(name="pump", run=pump.run, kind=Kind.PERMANENT, stage=Stage.CORE))
             streams.start()
             fleet.keep_deadlines()  # else the first node would, after the tasks have been counted

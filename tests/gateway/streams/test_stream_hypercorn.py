@@ -13,7 +13,7 @@ from actors.supervision.stop_ladder import StopSettings
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import ReplayedStream
 from gateway.net.hypercorn.bridge import HypercornBridge
-from gateway.net.hypercorn.life import Life
+from gateway.net.hypercorn.life import ConnectionLife
 from schemas.closes import NodeClose, StreamClose
 from tests.gateway.streams.http2 import PING, Agent2
 from tests.gateway.streams.site import FAST, SLOW, SMALL_RCVBUF, Agent, Node, Site, event, request, site, until
@@ -251,7 +251,7 @@ async def hypercorn_1(here: Site) -> AsyncIterator[Agent]:
     async def serve() -> None:
         settings = service.settings
         async with ReplayedStream(served, b"", settings, service.turns.of("127.0.0.1")) as stream:
-            await bridge.serve(stream, Life(settings.linger_s_max, service.calls))
+            await bridge.serve(stream, ConnectionLife(settings.linger_s_max, service.calls))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gateway.calls.upstreams.life_rules import Life, State
+from gateway.calls.upstreams.life_rules import UpstreamLife, UpstreamState
 from gateway.calls.upstreams.settings import UpstreamSettings
 
 
 def test_wait_doubles_up_to_its_bound_and_chance_spreads_it() -> None:
-    life = Life(UpstreamSettings())
+    life = UpstreamLife(UpstreamSettings())
     waits = []
     for _ in range(9):
         life.connect()
@@ -15,23 +15,23 @@ def test_wait_doubles_up_to_its_bound_and_chance_spreads_it() -> None:
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     life.connect()
     assert life.ended(0.0, 0.25) == 15
-    assert life.state is State.DOWN
+    assert life.state is UpstreamState.DOWN
 
 
 def test_failures_never_overflow() -> None:
-    life = Life(UpstreamSettings(), failures=10**6)
+    life = UpstreamLife(UpstreamSettings(), failures=10**6)
     life.connect()
     assert life.ended(0.0, 1.0) == 60
 
 
 def test_one_that_stayed_up_begins_anew_and_one_that_did_not_goes_on() -> None:
-    life = Life(UpstreamSettings(), failures=5)
-    states: list[State] = []
+    life = UpstreamLife(UpstreamSettings(), failures=5)
+    states: list[UpstreamState] = []
     life.connect()
     states.append(life.state)
     life.came_up(100.0)
     states.append(life.state)
-    assert states == [State.CONNECTING, State.UP]
+    assert states == [UpstreamState.CONNECTING, UpstreamState.UP]
     assert life.ended(159.9, 1.0) == 32
     life.connect()
     life.came_up(200.0)
@@ -41,7 +41,7 @@ def test_one_that_stayed_up_begins_anew_and_one_that_did_not_goes_on() -> None:
 
 
 def test_what_is_not_connecting_cannot_come_up() -> None:
-    life = Life(UpstreamSettings())
+    life = UpstreamLife(UpstreamSettings())
     with pytest.raises(AssertionError):
         life.came_up(0.0)
-    assert life.state is State.DOWN
+    assert life.state is UpstreamState.DOWN

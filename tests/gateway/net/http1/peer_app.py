@@ -1,9 +1,9 @@
 """One small application under every server that is compared: it says what it took the request for."""
 
-from gateway.net.http1.exchange import Receive, Scope, Send
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 
 
-async def app(scope: Scope, receive: Receive, send: Send) -> None:
+async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
     assert scope["type"] == "http"
     body = b""
     while True:

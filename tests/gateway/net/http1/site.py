@@ -13,8 +13,8 @@ from structlog.typing import EventDict
 
 from actors.supervision.stop_ladder import StopSettings
 from actors.supervision.supervisor import Supervisor
+from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
 from gateway.net.http1.door import Door
-from gateway.net.http1.exchange import App, Receive, Scope, Send
 from gateway.net.http1.settings import DoorSettings
 
 PATIENCE_S = 20.0
@@ -40,7 +40,7 @@ async def answer(send: Send, body: bytes = b"ok", status: int = 200, *, length: 
     await send({"type": "http.response.body", "body": body})
 
 
-async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+async def echo(scope: AsgiScope, receive: Receive, send: Send) -> None:
     """Says what it got, as JSON; over a WebSocket, the same text."""
     if scope["type"] == "websocket":
         await receive()

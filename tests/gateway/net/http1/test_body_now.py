@@ -4,8 +4,8 @@ import pytest
 import trio
 
 from gateway.net import exchange as web
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.connection import BODY_NOW, WHEN_GONE
-from gateway.net.http1.exchange import Receive, Scope, Send
 from tests.gateway.net.http1.site import HOST, answer, read_body, site, until
 
 POST = b"POST / HTTP/1.1\r\n" + HOST
@@ -26,7 +26,7 @@ GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
 async def test_body_is_given_if_nobody_must_wait_for_it(request_: bytes, body: bytes | None, known: bool) -> None:
     given: list[bytes | None] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         taken = scope["extensions"][BODY_NOW]()
         given.append(taken)
         if taken is None:
@@ -49,7 +49,7 @@ async def test_what_receive_gave_is_not_given_again_and_a_disconnect_is_still_to
     heard: list[object] = []
     told = trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         take = scope["extensions"][BODY_NOW]
         heard.append((await receive())["body"])
         heard.append((await receive())["body"])

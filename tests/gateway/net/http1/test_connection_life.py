@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from actors.supervision.stop_ladder import StopSettings
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.connection import ADOPT
-from gateway.net.http1.exchange import Receive, Scope, Send
 from gateway.net.http1.settings import DoorSettings
 from tests.gateway.net.http1.site import HOST, Client, answer, echo, read_body, site, until
 
@@ -33,7 +33,7 @@ def tasks_alive() -> int:
 
 
 async def test_application_that_raises_before_its_response_is_500() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         raise ValueError("a secret")
 
     async with site(app) as here, here.client() as client:
@@ -47,7 +47,7 @@ async def test_application_that_raises_before_its_response_is_500() -> None:
 
 
 async def test_application_that_ends_without_a_response_is_500() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         pass
 
     async with site(app) as here, here.client() as client:
@@ -96,7 +96,7 @@ async def sends_what_there_is_not(send: Send) -> None:
     "fail", [raises, raises_after_the_head, stops, sends_too_much, sends_too_little, sends_what_there_is_not]
 )
 async def test_response_that_is_not_whole_is_reset(fail: object, version: bytes) -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await fail(send)  # type: ignore[operator]
 
     async with site(app) as here, here.client() as client:
@@ -110,7 +110,7 @@ async def test_response_that_is_not_whole_is_reset(fail: object, version: bytes)
 
 
 async def test_application_that_raises_after_its_response_costs_only_the_connection() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await answer(send)
         raise ValueError
 
@@ -122,7 +122,7 @@ async def test_application_that_raises_after_its_response_costs_only_the_connect
 async def test_client_that_does_not_read_is_reset_after_its_time() -> None:
     ended = trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await start(send)
         try:
             while True:
@@ -140,7 +140,7 @@ async def test_client_that_does_not_read_is_reset_after_its_time() -> None:
 async def test_receive_after_the_response_is_a_disconnect() -> None:
     heard: list[str] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         await answer(send)
         heard.append((await receive())["type"])
@@ -187,7 +187,7 @@ async def test_refusals_over_their_limit_are_closed_without_a_word() -> None:
 async def test_clients_behind_a_trusted_proxy_are_counted_one_by_one() -> None:
     busy, release = trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/busy":
             busy.set()
             await release.wait()
@@ -220,7 +220,7 @@ async def test_forwarded_address_of_anyone_else_is_not_believed() -> None:
 async def test_adopted_socket_is_the_applications_alone() -> None:
     adopted: list[socket.socket] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         adopted.append(scope["extensions"][ADOPT]())
 
@@ -247,7 +247,7 @@ async def test_adopted_socket_is_the_applications_alone() -> None:
 async def test_adopting_at_the_wrong_time_is_an_error() -> None:
     wrong: list[str] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         adopt = scope["extensions"][ADOPT]
         await read_body(receive)
 
@@ -282,7 +282,7 @@ async def test_adopting_at_the_wrong_time_is_an_error() -> None:
 
 
 async def test_only_one_task_may_receive() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(receive)
@@ -301,7 +301,7 @@ async def test_only_one_task_may_receive() -> None:
 async def test_stop_closes_idle_connections_and_lets_requests_finish() -> None:
     busy, release = trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/busy":
             busy.set()
             await release.wait()
@@ -339,7 +339,7 @@ async def test_request_that_came_just_before_the_stop_is_answered() -> None:
 
 
 async def test_stop_cancels_what_is_stalled() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/never":
             await trio.sleep_forever()
         await start(send)
@@ -364,7 +364,7 @@ async def test_stop_cancels_what_is_stalled() -> None:
 
 
 async def test_two_thousand_connections_leave_nothing_behind() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/adopt":
             scope["extensions"][ADOPT]().close()
         else:

@@ -5,7 +5,7 @@ import re
 import pytest
 import trio
 
-from gateway.net.http1.exchange import Receive, Scope, Send
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from tests.gateway.net.http1.site import BODY_BYTES_MAX, HOST, answer, read_body, site
 
@@ -64,7 +64,7 @@ async def test_http_1_0_stays_open_when_asked_to() -> None:
 
 
 async def test_http_1_0_response_without_a_length_ends_with_the_connection() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await answer(send, b"until the end", length=False)
 
     async with site(app) as here, here.client() as client:
@@ -74,7 +74,7 @@ async def test_http_1_0_response_without_a_length_ends_with_the_connection() -> 
 
 
 async def test_http_1_1_response_without_a_length_is_chunked() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
         for part in (b"one", b"", b"two"):
             await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -115,7 +115,7 @@ async def test_continue_is_not_sent_when_the_body_is_already_there() -> None:
 
 
 async def test_continue_is_not_sent_for_a_body_that_nobody_reads() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await answer(send, status=401)
 
     async with site(app) as here, here.client() as client:
@@ -133,7 +133,7 @@ async def test_continue_is_not_sent_for_a_body_that_is_refused() -> None:
 
 
 async def test_unread_body_that_has_arrived_does_not_end_the_connection() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await answer(send, scope["path"].encode())
 
     async with site(app) as here, here.client() as client:
@@ -145,7 +145,7 @@ async def test_unread_body_that_has_arrived_does_not_end_the_connection() -> Non
 
 
 async def test_unread_chunked_body_ends_the_connection() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await answer(send)
 
     async with site(app) as here, here.client() as client:
@@ -243,7 +243,7 @@ async def test_head_after_a_response_has_a_deadline_too() -> None:
 async def test_slow_body_is_408_and_the_application_hears_of_a_disconnect() -> None:
     heard: list[object] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         heard.append(await read_body(receive))
         heard.append((await receive())["type"])
         await answer(send, b"too late")
@@ -258,7 +258,7 @@ async def test_slow_body_is_408_and_the_application_hears_of_a_disconnect() -> N
 async def test_body_that_breaks_off_is_a_disconnect() -> None:
     heard: list[bytes | None] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         heard.append(await read_body(receive))
 
     async with site(app) as here, here.client() as client:
@@ -274,7 +274,7 @@ async def test_disconnect_during_a_call_reaches_the_application() -> None:
     heard = trio.Event()
     called = trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         called.set()
         assert (await receive())["type"] == "http.disconnect"
@@ -299,7 +299,7 @@ async def test_client_that_half_closes_still_gets_its_answer() -> None:
 
 
 async def test_requests_sent_while_the_application_watches_for_a_disconnect_are_kept() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         if scope["path"] != "/watch":
             await answer(send, scope["path"].encode())
@@ -324,7 +324,7 @@ async def test_requests_sent_while_the_application_watches_for_a_disconnect_are_
 async def test_client_that_sends_too_far_ahead_is_read_no_further() -> None:
     release = trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         if scope["path"] == "/slow":
             async with trio.open_nursery() as nursery:
@@ -344,7 +344,7 @@ async def test_client_that_sends_too_far_ahead_is_read_no_further() -> None:
 async def test_what_an_application_does_to_its_headers_is_not_seen_by_the_next_request() -> None:
     seen: list[int] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         seen.append(len(scope["headers"]))
         scope["headers"].clear()
         await answer(send)

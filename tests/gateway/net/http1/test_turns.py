@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway.net.http1.addresses import Addresses
-from gateway.net.http1.exchange import Receive, Scope, Send
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.turns import ALONE_TIMES, Turns
 from tests.gateway.net.http1.site import HOST, answer, site
@@ -79,7 +79,7 @@ async def test_pipelined_flood_gets_its_turns_and_no_more_while_another_is_serve
     flooded = 0
     during = -1
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         nonlocal flooded, during
         if scope["client"][0] == "127.0.0.2":
             flooded += 1

@@ -7,8 +7,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from gateway.net import exchange as web
+from gateway.net.http1.app_call import AppCall, AsgiScope, Receive, Send
 from gateway.net.http1.connection import WHEN_GONE
-from gateway.net.http1.exchange import Exchange, Receive, Scope, Send
 from gateway.net.http1.settings import DoorSettings
 from tests.gateway.net.http1.site import HOST, answer, read_body, site, until
 
@@ -19,14 +19,14 @@ def get(path: bytes) -> bytes:
     return b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n"
 
 
-def watch(scope: Scope, then: Callable[[], None]) -> None:
+def watch(scope: AsgiScope, then: Callable[[], None]) -> None:
     scope["extensions"][WHEN_GONE](then)
 
 
 async def test_client_that_hangs_up_is_told_of_while_the_application_works() -> None:
     called, heard = trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         watch(scope, heard.set)
         called.set()
@@ -44,7 +44,7 @@ async def test_requests_sent_meanwhile_are_kept_and_nobody_is_told_after_the_ans
     called, sent_ahead = trio.Event(), trio.Event()
     told = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         watch(scope, lambda: told.append(scope["path"]))
         if scope["path"] == "/watched":
@@ -69,7 +69,7 @@ async def test_requests_sent_meanwhile_are_kept_and_nobody_is_told_after_the_ans
 async def test_client_that_sends_too_far_ahead_is_read_no_further() -> None:
     release = trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         watch(scope, lambda: None)
         if scope["path"] == "/watched":
@@ -87,7 +87,7 @@ async def test_client_that_sends_too_far_ahead_is_read_no_further() -> None:
 async def test_application_that_returns_without_an_answer_is_no_longer_watched_for() -> None:
     told = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         watch(scope, lambda: told.append(True))
 
@@ -99,7 +99,7 @@ async def test_application_that_returns_without_an_answer_is_no_longer_watched_f
 
 
 async def test_it_is_for_once_after_the_body_and_excludes_receive() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         with pytest.raises(RuntimeError):
             watch(scope, lambda: None)
         await read_body(receive)
@@ -115,13 +115,13 @@ async def test_it_is_for_once_after_the_body_and_excludes_receive() -> None:
 
 
 async def test_bug_in_the_watch_ends_that_request_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_: Exchange) -> None:
+    def broken(_: AppCall) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Exchange, "on_readable", broken)
+    monkeypatch.setattr(AppCall, "on_readable", broken)
     called, heard = trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         watch(scope, heard.set)
         called.set()
@@ -143,14 +143,14 @@ async def test_bug_in_the_watch_of_a_request_that_would_be_cancelled_is_reported
 ) -> None:
     broke = trio.Event()
 
-    def broken(_: Exchange) -> None:
+    def broken(_: AppCall) -> None:
         broke.set()
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Exchange, "on_readable", broken)
+    monkeypatch.setattr(AppCall, "on_readable", broken)
     called = trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         scope["extensions"][WHEN_GONE]()
         called.set()
@@ -171,7 +171,7 @@ async def test_bug_in_the_watch_of_a_request_that_would_be_cancelled_is_reported
 async def test_client_that_hangs_up_cancels_its_request_alone_and_that_is_no_failure() -> None:
     called, cancelled, release = trio.Event(), trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         scope["extensions"][WHEN_GONE]()
         if scope["path"] == "/watched":
@@ -199,7 +199,7 @@ async def test_client_that_hangs_up_cancels_its_request_alone_and_that_is_no_fai
 async def test_client_that_sends_no_more_once_its_response_has_begun_gets_all_of_it() -> None:
     ended = trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await read_body(receive)
         scope["extensions"][WHEN_GONE]()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
@@ -230,7 +230,7 @@ async def test_work_of_a_client_that_hangs_up_is_cancelled() -> None:
             cancelled.set()
         return "never"
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         exchange = web.Exchange(scope, receive, send, lambda: "id")
         await exchange.body()
         assert await exchange.unless_gone(work) is None

@@ -10,7 +10,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
-from gateway.net.http1.exchange import App, Receive, Scope, Send
+from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
 from gateway.net.hypercorn.fix import BoundedBuffer
 from tests.gateway.net.http1.site import PATIENCE_S, Client
 
@@ -38,7 +38,7 @@ async def bare_hypercorn(
     fixed, hypercorn.protocol.h2.StreamBuffer = hypercorn.protocol.h2.StreamBuffer, BoundedBuffer.__base__  # type: ignore[assignment, misc]
     shutdown, ended = trio.Event(), trio.Event()
 
-    async def without_lifespan(scope: Scope, receive: Receive, send: Send) -> None:
+    async def without_lifespan(scope: AsgiScope, receive: Receive, send: Send) -> None:
         assert scope["type"] != "lifespan"
         await app(scope, receive, send)
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.net.http1.exchange import Receive, Scope, Send
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.hypercorn.tls_connection import ALPN
 from tests.certificates import tls_contexts
@@ -94,7 +94,7 @@ async def test_body_without_end_is_told_413_and_loses_its_connection(contexts: C
     server, trusts = contexts
     given = 0
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         nonlocal given
         while (message := await receive())["type"] == "http.request":
             given += len(message["body"])
@@ -141,7 +141,7 @@ async def test_body_that_does_not_come_is_408(contexts: Contexts, protocol: str)
         await here.idle()
 
 
-async def answer_first(scope: Scope, receive: Receive, send: Send) -> None:
+async def answer_first(scope: AsgiScope, receive: Receive, send: Send) -> None:
     await answer(send, b"early")
 
 
@@ -171,7 +171,7 @@ async def test_response_before_the_end_of_a_body_costs_nothing_else(contexts: Co
 
 
 async def test_application_that_has_begun_to_answer_a_body_over_the_limit_loses_the_connection() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"begun", "more_body": True})
         assert await read_body(receive) is None
@@ -192,7 +192,7 @@ async def test_application_that_has_begun_to_answer_a_body_over_the_limit_loses_
 async def test_large_response_over_http_2_comes_whole() -> None:
     body = bytes(range(256)) * 1000
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await answer(send, body)
 
     async with site(app) as here, http2_client(here, window=1000) as client:
@@ -219,7 +219,7 @@ async def test_stop_does_not_take_the_end_from_a_response_that_is_still_being_wr
     """Its last piece is larger than the sockets hold, so it is on its way when the application has ended."""
     begun, release, ended = trio.Event(), trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         begun.set()
         await release.wait()
         await answer(send, b"x" * 30_000)
@@ -249,7 +249,7 @@ PROXY = (ipaddress.ip_network("127.0.0.1/32"),)
 async def test_client_is_whom_a_trusted_proxy_vouches_for_and_is_counted() -> None:
     release, waiting = trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/held":
             waiting.set()
             await release.wait()

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 import trio_websocket
 
-from gateway.net.http1.exchange import Receive, Scope, Send
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from tests.gateway.net.http1.site import HOST, Client, site
 
@@ -82,7 +82,7 @@ async def until_received(client: Client, expected: bytes) -> None:
         client.buffer += data
 
 
-async def refuse_websockets(scope: Scope, receive: Receive, send: Send) -> None:
+async def refuse_websockets(scope: AsgiScope, receive: Receive, send: Send) -> None:
     assert scope["type"] == "websocket"
     await receive()
     await send({"type": "websocket.close"})
@@ -109,7 +109,7 @@ async def test_nothing_sent_ahead_of_the_answer_to_an_upgrade_becomes_a_request(
 async def test_client_of_hypercorn_that_does_not_read_is_ended_too(settings: DoorSettings, stop: bool) -> None:
     accepted = trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept"})
         accepted.set()
@@ -133,7 +133,7 @@ async def test_client_of_hypercorn_that_does_not_read_is_ended_too(settings: Doo
 
 
 async def test_application_that_fails_over_http_2_is_500_and_its_words_are_not_logged() -> None:
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         raise ValueError("a secret")
 
     async with site(app) as here, here.client() as client:

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.net.http1.exchange import Receive, Scope, Send
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from tests.gateway.net.http1.site import HOST, Client, answer, site, until
 from tests.gateway.net.hypercorn.bare_hypercorn import bare_hypercorn
@@ -37,7 +37,7 @@ async def begin_http2(client: Client, window: int | None = None) -> Http2:
 async def test_write_to_a_client_that_does_not_read_outlives_its_shutdown() -> None:
     """Remedy: `ReplayedStream` bounds each write (test_hypercorn_bridge, test_tls: ...that_stops_reading...)."""
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while True:
             await send({"type": "http.response.body", "body": b"x" * 1_000_000, "more_body": True})
@@ -61,7 +61,7 @@ async def test_response_to_a_client_without_a_window_piles_up(fixed: bool) -> No
     """Remedy: `hypercorn_fix.py`."""
     sent = 0
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         nonlocal sent
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while sent < 1_000_000:
@@ -82,7 +82,7 @@ async def test_response_that_waits_for_a_window_outlives_its_client() -> None:
     """Remedy: `life.py` (test_foreign_exchange: ...leaves_nothing_behind)."""
     answering, told, answered = trio.Event(), trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch, receive)
             answering.set()
@@ -109,7 +109,7 @@ async def test_response_that_waits_for_a_window_outlives_its_client() -> None:
 async def test_body_after_its_response_ends_the_whole_server() -> None:
     """Remedy: `foreign_exchange.py` (test_foreign_exchange: ...costs_nothing_else)."""
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/held":
             await trio.sleep_forever()
         await answer(send)
@@ -133,7 +133,7 @@ async def test_response_before_the_end_of_a_long_body_locks_its_connection_up() 
     """The queue of ten is full, and telling the application that its stream has ended waits for room in it."""
     sent, done = trio.Event(), trio.Event()
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await sent.wait()
         await trio.testing.wait_all_tasks_blocked(0.05)
         await answer(send)
@@ -156,7 +156,7 @@ async def test_head_over_its_limit_is_taken_over_http_2() -> None:
     def small(config: hypercorn.config.Config) -> None:
         config.h2_max_header_list_size = 1000
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await answer(send)
 
     async with bare_hypercorn(app, small) as server, server.client() as client:
@@ -171,7 +171,7 @@ async def test_read_timeout_ends_a_client_that_only_waits_for_its_answer() -> No
     """So we do not set it: `body_s_max` is kept by `foreign_exchange.py`, and an idle connection by keep-alive."""
     told: list[str] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await receive()
         told.append((await receive())["type"])
 
@@ -192,7 +192,7 @@ async def test_connection_is_closed_after_a_thousand_requests_unless_told_otherw
     def three(config: hypercorn.config.Config) -> None:
         config.keep_alive_max_requests = 3
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await answer(send)
 
     async with bare_hypercorn(app, three) as server, server.client() as client:
@@ -212,7 +212,7 @@ async def test_websocket_is_pinged_and_kept_though_no_pong_comes() -> None:
     def often(config: hypercorn.config.Config) -> None:
         config.websocket_ping_interval = 0.01
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept"})
         await receive()
@@ -229,7 +229,7 @@ async def test_websocket_is_pinged_and_kept_though_no_pong_comes() -> None:
 async def test_close_code_of_a_websockets_client_is_lost() -> None:
     told: list[int] = []
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.accept"})
         told.append((await receive())["code"])

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from actors.supervision.stop_ladder import StopSettings
-from gateway.net.http1.exchange import App, Receive, Scope, Send
+from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.hypercorn.tls_connection import ALPN
 from tests.certificates import tls_contexts
@@ -134,7 +134,7 @@ async def test_setting_says_after_how_many_requests_a_connection_is_closed(conte
 def held(release: trio.Event) -> Iterator[App]:
     """An application that answers when it is let, and floods at /flood."""
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/held":
             await release.wait()
             await answer(send)

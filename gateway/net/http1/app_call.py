@@ -19,13 +19,13 @@ from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import Wire
 
 Message: TypeAlias = MutableMapping[str, Any]
-Scope: TypeAlias = MutableMapping[str, Any]
+AsgiScope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+App: TypeAlias = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 
 
-class Exchange:
+class AppCall:
     def __init__(
         self,
         head: Head,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from actors.bus.live_nodes import Roster
-from actors.bus.retained_manifests import ManifestShelf
+from actors.bus.live_nodes import LiveNodes
+from actors.bus.retained_manifests import RetainedManifests
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
 from actors.node.calls import PendingCalls
@@ -35,11 +35,11 @@ class LogRefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class NodeServices:
     """What every node's actor shares."""
 
     store: LogStore
-    manifests: ManifestShelf
+    manifests: RetainedManifests
     calls: PendingCalls
     certificates: KnownCertificates
     settings: NodeSettings
@@ -47,7 +47,7 @@ class World:
     entropy: Callable[[int], bytes]
     count: Callable[[Drop], None]
     ledgers: Ledgers | None = None  # None: nothing is charged
-    roster: Roster = field(default_factory=Roster)
+    roster: LiveNodes = field(default_factory=LiveNodes)
 
 
 @dataclass(frozen=True, slots=True)

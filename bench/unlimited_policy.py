@@ -3,8 +3,8 @@
 from pathlib import Path
 
 
-def plenty(folder: Path) -> str:
+def unlimited_policy(folder: Path) -> str:
     """The path of such a policy, for the setting `governance.policy`."""
-    file = folder / "plenty.toml"
+    file = folder / "unlimited_policy.toml"
     file.write_text('[[agents]]\nagent = "*"\ntools = ["**"]\nbudget = 1000000\n')
     return str(file)
