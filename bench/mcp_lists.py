@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import trio
@@ -24,9 +24,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from ulid import ULID
 
-from actors.bus.retained_manifests import RetainedManifests
+from actors.bus.directory import LocalDirectory
 from actors.device.handlers import CAPABILITIES
 from actors.log.memory_store import MemoryStore
+from actors.log.store import answered
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
 from actors.node.services import NodeServices
@@ -44,7 +45,7 @@ from gateway.mcp.settings import McpSettings
 from gateway.mcp.watch import Watches
 from schemas.canonical import digest
 from schemas.certificates import CertificateAuthority, KnownCertificates
-from schemas.manifest import Accepted
+from schemas.manifest import Accepted, NodeIdentity
 from schemas.projection import project
 
 TENANT = "bench"
@@ -53,21 +54,13 @@ MODERN, LEGACY = "2026-07-28", "2025-11-25"
 Ask = Callable[[str | None], Awaitable[dict[str, Any] | bytes]]  # a cursor → the page behind it, or it as JSON
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """As much of a live node as the roster needs."""
-
-    node_id: str
-    tenant: str = TENANT
-
-
 async def made_up_fleet(nodes: int) -> Fleet:
     wall_ms = now().wall_ms
     authority = CertificateAuthority.make(Ed25519PrivateKey.generate(), wall_ms)
     store = MemoryStore()
     services = NodeServices(
         store=store,
-        manifests=RetainedManifests(store),
+        directory=LocalDirectory(store),
         calls=PendingCalls(),
         certificates=KnownCertificates(authority.certificate, ()),
         settings=NodeSettings(),
@@ -83,11 +76,10 @@ async def made_up_fleet(nodes: int) -> Fleet:
             "issued_at_ms": wall_ms,
             "expires_at_ms": wall_ms + 24 * 3600 * 1000,
         }
-        kept = await services.manifests.keep(
-            node_id, TENANT, Accepted(manifest, digest(manifest), project(manifest)), wall_ms
-        )
-        assert kept
-        services.roster.add(Node(node_id))
+        accepted = Accepted(manifest, digest(manifest), project(manifest))
+        node = NodeIdentity(node_id, TENANT)
+        await answered(partial(services.directory.announce, node, accepted, wall_ms))
+        services.directory.came(node, 1, wall_ms)
     return Fleet(Supervisor(), services)
 
 
@@ -222,7 +214,7 @@ async def _walk(ask: Ask, tools_expected: int, steps: LongestStep) -> list[float
 
 @asynccontextmanager
 async def serving(fleet: Fleet, methods: Methods, settings: McpSettings) -> AsyncIterator[StreamableHTTPSessionManager]:
-    watches = Watches(fleet, settings, now, lambda: str(ULID()))
+    watches = Watches(fleet.services.directory, fleet, settings, now, lambda: str(ULID()))
     binding = Binding(methods, watches, Sessions(settings), Supervisor())
     manager = StreamableHTTPSessionManager(
         binding.make_server(), json_response=not binding.streams_answers, security_settings=security(None)
@@ -235,7 +227,9 @@ async def measure(nodes: int) -> dict[str, Any]:
     gc.set_threshold(*GC_THRESHOLDS)
     fleet = await made_up_fleet(nodes)
     settings = McpSettings()
-    methods = Methods(fleet, ToolCalls(fleet, lambda: str(ULID()), now), now, settings)
+    methods = Methods(
+        fleet.services.directory, ToolCalls(fleet.services.directory, fleet, lambda: str(ULID()), now), now, settings
+    )
     reader, nobody = principal(Scope.READ_ONLY), principal(Scope.REVERSIBLE)
     costs = {
         "ours alone": await cost(of_methods(methods, reader), 3 * nodes),

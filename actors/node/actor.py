@@ -15,13 +15,15 @@ from typing import Any
 import structlog
 import trio
 
+from actors.bus.bus import Failed, Listener, Outcome, free
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Exceeded
+from actors.log.store import Appended, answered
 from actors.log_throttle import LogThrottle
 from actors.node import commands
-from actors.node.cadence import Cadence, Listener
+from actors.node.cadence import Cadence
 from actors.node.cadences import Cadences
-from actors.node.calls import Failed, Outcome, PendingCall
+from actors.node.calls import PendingCall
 from actors.node.command_rules import confirmed_through
 from actors.node.commits import Commits
 from actors.node.drops import Drop
@@ -161,7 +163,7 @@ class NodeActor:
         log.info("node_session_ended", node_id=self.identity.node_id, code=close.value.code, reason=close.value.reason)
         self._connection.close(close)
         self._deadlines_changed.set()
-        self._services.roster.remove(self)
+        self._services.directory.went(self.identity, self.epoch, close, self._services.now().wall_ms)
         self._cadences.end_all()
 
     # ---- calls ------------------------------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ class NodeActor:
         sub: str,
         tenant: str,
         deadline_at_ms: int,
-        hold: Callable[[str], Exceeded | None] = lambda _: None,
+        hold: Callable[[str], Exceeded | None] = free,
     ) -> Outcome:
         """Run a tool on the node. Name, access and arguments have been checked; the capability's limits are here.
 
@@ -204,10 +206,10 @@ class NodeActor:
         return await self._answer_to(call, deadline_s)
 
     def _admit(self, tool: str, now: Moment) -> CapabilityLimits | Failed:
-        retained = self._services.manifests.find(self.identity.node_id)
-        if not self.is_live or retained is None:
+        record = self._services.directory.find(self.identity.node_id)
+        if not self.is_live or record is None:
             return Failed(Code.NODE_OFFLINE)
-        if retained.is_expired(now.wall_ms):
+        if record.is_expired(now.wall_ms):
             return Failed(Code.MANIFEST_INVALID)
         announced = self.tools.get(tool)
         if announced is None:
@@ -267,17 +269,15 @@ class NodeActor:
 
     async def judge(self, announce: Announce) -> None:
         """One that is accepted is kept before it is acknowledged."""
-        now, node_id = self._services.now(), self.identity.node_id
-        retained = self._services.manifests.find(node_id)
-        last_ms = retained.issued_at_ms if retained else None
+        now, directory = self._services.now(), self._services.directory
+        record = directory.find(self.identity.node_id)
+        last_ms = record.issued_at_ms if record else None
         verdict = accept(announce.manifest, self.identity, self._services.certificates, last_ms, now.wall_ms)
         if isinstance(verdict, Accepted):
-            if not await self._services.manifests.keep(node_id, self.identity.tenant, verdict, now.wall_ms):
+            kept = await answered(lambda then: directory.announce(self.identity, verdict, now.wall_ms, then))
+            if not isinstance(kept, Appended):
                 raise LogRefusedError
-            tools = self.tools
             self._adopt(verdict)
-            if self.is_live and self.tools != tools:
-                self._services.roster.add(self)
         now = self._services.now()
         self._perform(self._session.judged(announce, verdict, now), now)
 
@@ -348,7 +348,7 @@ class NodeActor:
         )
         self._perform(resumed, now)
         if self.is_live:
-            self._services.roster.add(self)
+            self._services.directory.came(self.identity, self.epoch, now.wall_ms)
 
     def _illegal(self, item: LogItem, said: commands.Illegal) -> None:
         match item:

@@ -1,18 +1,10 @@
 """A cadence: one upstream `subscribe` of a node, and everybody here who listens to it (device wire §6)."""
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from actors.bus.bus import Listener
 from actors.node.cadence_rules import CadenceRules, Stage
-
-
-class Listener(Protocol):
-    """Both are called synchronously from the reader of the node's socket: do little, never wait, never raise."""
-
-    def on_frame(self, frame: Mapping[str, Any]) -> None: ...
-
-    def on_cadence_end(self) -> None:
-        """The node is gone, refused the cadence or did not acknowledge it. Nothing more will come."""
 
 
 class Cadence:

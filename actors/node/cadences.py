@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from actors.node.cadence import Cadence, Listener
+from actors.bus.bus import Listener
+from actors.node.cadence import Cadence
 from actors.node.cadence_rules import CadenceRules
 from actors.node.drops import Drop
 from actors.node.session_rules import Moment

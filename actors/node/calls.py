@@ -13,27 +13,10 @@ from typing import Any
 
 import trio
 
-from actors.ledger.rules import Exceeded
+from actors.bus.bus import Failed, Outcome
 from schemas.errors import Code
 
 CALLS_MAX = 10_000  # waiting at once, over all nodes; the next one is E_RATE_LIMITED
-
-
-@dataclass(frozen=True, slots=True)
-class Succeeded:
-    msg_id: str
-    result: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    code: Code
-    msg_id: str | None = None  # None: it never became a command
-    retry_after_ms: int | None = None
-    over_budget: Exceeded | None = None  # what its caller has spent already
-
-
-Outcome = Succeeded | Failed
 
 
 @dataclass(slots=True, eq=False)

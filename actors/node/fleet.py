@@ -1,17 +1,22 @@
-"""All nodes of this process: whose session is live, starting a session, and the sweep of what nobody finished.
+"""All nodes of this process: starting a session, reaching a node, and the sweep of what nobody finished.
 
 A node has at most one actor, that of its newest session; an older one is closed with 4409 the moment a newer one is
 authenticated. A node that is away has no actor: its commands rest in the log, where only the sweeper touches them.
 """
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 import trio
 
+from actors.bus.bus import Attachment, Failed, Listener, Outcome, free
+from actors.ledger.rules import Exceeded
 from actors.node.actor import NodeActor
 from actors.node.append_with_charges import append_with_charges
+from actors.node.cadence import Cadence
 from actors.node.command_rules import CorruptHistoryError, decide
 from actors.node.commands import Sweep
 from actors.node.node_stream import node_of, part_of, restore
@@ -22,6 +27,7 @@ from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
+from schemas.errors import Code
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -30,7 +36,19 @@ COMPACT_EVERY_SWEEPS = 60
 RETENTION_MS = 7 * 24 * 3600 * 1000  # settled history older than this is removed from the log
 
 
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    actor: NodeActor
+    cadence: Cadence
+    listener: Listener
+
+    def detach(self) -> None:
+        self.actor.detach(self.cadence, self.listener)
+
+
 class Fleet:
+    """Implements `actors.bus.bus.Bus`."""
+
     actor_class = NodeActor
 
     def __init__(self, supervisor: Supervisor, services: NodeServices) -> None:
@@ -52,7 +70,8 @@ class Fleet:
         actor = self.actor_class(proved, connection, self.services)
 
         def ended(crash: Exception | None) -> None:
-            self.services.roster.remove(actor)  # one that crashed had no chance to
+            wall_ms = self.services.now().wall_ms  # one that crashed had no chance to tell
+            self.services.directory.went(actor.identity, actor.epoch, NodeClose.INTERNAL, wall_ms)
             on_end(crash)
 
         handle = self._supervisor.start(
@@ -69,6 +88,29 @@ class Fleet:
         if older is not None:
             older.close(NodeClose.SUPERSEDED)
         return actor, handle
+
+    async def call(
+        self,
+        node_id: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        sub: str,
+        tenant: str,
+        deadline_at_ms: int,
+        hold: Callable[[str], Exceeded | None] = free,
+    ) -> Outcome:
+        actor = self.nodes.find(node_id)
+        if actor is None:
+            return Failed(Code.NODE_OFFLINE)
+        return await actor.call(tool, arguments, sub=sub, tenant=tenant, deadline_at_ms=deadline_at_ms, hold=hold)
+
+    async def attach(self, node_id: str, tool: str, interval_ms: int, listener: Listener) -> Attachment | Failed:
+        actor = self.nodes.find(node_id)
+        if actor is None:
+            return Failed(Code.NODE_OFFLINE)
+        cadence = actor.attach(tool, interval_ms, listener)
+        return cadence if isinstance(cadence, Failed) else _Attached(actor, cadence, listener)
 
     def revoke(self, token_id: str) -> None:
         """The token was revoked: what it opened ends with 4401."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from actors.bus.bus import Failed, Outcome, Succeeded
 from actors.node import commands
-from actors.node.calls import Failed, Outcome, Succeeded
 from actors.node.events import CommandState
 from actors.node.session_rules import Moment
 from schemas.errors import Code

@@ -1,11 +1,10 @@
 """What a node's actor is given: its proved identity, its connection, and what all nodes of a process share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from actors.bus.live_nodes import LiveNodes
-from actors.bus.retained_manifests import RetainedManifests
+from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
 from actors.node.calls import PendingCalls
@@ -30,6 +29,18 @@ class Connection(Protocol):
         """Flush what could not be written at once; returns when the peer is gone, or after `close`, within a bound."""
 
 
+class Receiver(Protocol):
+    """The session behind a socket: who takes what the node sends. None of these waits."""
+
+    def on_frame(self, data: bytes) -> None: ...
+
+    def on_binary(self) -> None: ...
+
+    def on_too_large(self) -> None: ...
+
+    def close(self, close: NodeClose) -> None: ...
+
+
 class LogRefusedError(Exception):
     """The log would not take what a session needs to go on: the node is told 1011 and comes back."""
 
@@ -39,7 +50,7 @@ class NodeServices:
     """What every node's actor shares."""
 
     store: LogStore
-    manifests: RetainedManifests
+    directory: LocalDirectory
     calls: PendingCalls
     certificates: KnownCertificates
     settings: NodeSettings
@@ -47,7 +58,6 @@ class NodeServices:
     entropy: Callable[[int], bytes]
     count: Callable[[Drop], None]
     ledgers: Ledgers | None = None  # None: nothing is charged
-    roster: LiveNodes = field(default_factory=LiveNodes)
 
 
 @dataclass(frozen=True, slots=True)

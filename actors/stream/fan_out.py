@@ -32,6 +32,7 @@ class Audience:
         self.ended = False
         """The cadence is over: nobody can join any more."""
         self._streams: dict[Stream, None] = {}  # a dict for its order
+        self._held = 0  # by streams that are about to join
         self._fan_out = fan_out
         self._settings = settings
         self._on_empty = on_empty
@@ -45,7 +46,19 @@ class Audience:
 
     def leave(self, stream: Stream) -> None:
         """Idempotent. The last one out ends it."""
-        if self._streams.pop(stream, self) is None and not self._streams:
+        if self._streams.pop(stream, self) is None:
+            self._end_if_empty()
+
+    def hold(self) -> None:
+        """Stay, though nobody may be here yet; until `let_go`."""
+        self._held += 1
+
+    def let_go(self) -> None:
+        self._held -= 1
+        self._end_if_empty()
+
+    def _end_if_empty(self) -> None:
+        if not self._streams and not self._held:
             self._on_empty(self)
 
     @property

@@ -11,9 +11,8 @@ from typing import TypeAlias
 import structlog
 import trio
 
-from actors.node.actor import OVERLOAD_RETRY_MS, NodeActor
-from actors.node.cadence import Cadence
-from actors.node.calls import Failed
+from actors.bus.bus import Attachment, Bus, Failed
+from actors.node.actor import OVERLOAD_RETRY_MS
 from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.fan_out import Audience, FanOut
 from actors.stream.rules import StreamRules
@@ -28,14 +27,15 @@ from schemas.errors import Code
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
-Source: TypeAlias = tuple[NodeActor, str, int]  # a node's session, tool, interval_ms: what a cadence is known by
+Source: TypeAlias = tuple[str, str, int]  # a node, tool, interval_ms: what a cadence is known by
 
 
 class Streams:
-    def __init__(self, supervisor: Supervisor, settings: StreamSettings | None = None) -> None:
+    def __init__(self, supervisor: Supervisor, bus: Bus, settings: StreamSettings | None = None) -> None:
         self.settings = settings or StreamSettings()
         self.registry: Registry[str, StreamActor] = Registry()
         self._supervisor = supervisor
+        self._bus = bus
         self._fan_out = FanOut()
         self._audiences: dict[Source, Audience] = {}
         self._per_tenant: Counter[str] = Counter()
@@ -50,20 +50,24 @@ class Streams:
     def start(self) -> None:
         self._supervisor.start(ChildSpec(name="fan_out", run=self._fan_out.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
+    async def seat(self, subscriber: Subscriber, source: Source) -> "Seat | Failed":
+        """A place for a stream that is about to open: its cadence runs from here on. Use it as a context manager."""
+        if len(self.registry) >= self.settings.streams_max:
+            return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
+        if self._is_over_quota(subscriber.tenant):
+            return Seat(None)  # it will be told so by its own close event
+        audience = await self._audience(source)
+        return audience if isinstance(audience, Failed) else Seat(audience)
+
     def open(
-        self, stream_id: str, subscriber: Subscriber, source: Source, head: bytes, take: Callable[[], Outlet]
-    ) -> StreamActor | Failed:
-        """Open a stream on the connection that `take` gives; when the answer is Failed, nothing was taken.
+        self, stream_id: str, subscriber: Subscriber, seat: "Seat", head: bytes, take: Callable[[], Outlet]
+    ) -> StreamActor:
+        """Open a stream on the connection that `take` gives.
 
         Synchronous: the connection has an owner at every moment. Raises SupervisorStoppingError, the connection closed.
         """
-        if len(self.registry) >= self.settings.streams_max:
-            return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
-        quota = self.settings.streams_per_tenant_max
-        over_quota = 0 < quota <= self._per_tenant[subscriber.tenant]
-        audience = None if over_quota else self._audience(source)
-        if isinstance(audience, Failed):
-            return audience
+        over_quota = seat.audience is None or self._is_over_quota(subscriber.tenant)
+        audience = None if over_quota else seat.audience
         now_s = trio.current_time()
         outlet = take()
         rules = StreamRules(self.settings, now_s, subscriber.expires_s)
@@ -97,25 +101,33 @@ class Streams:
             if stream.subscriber.token_id == token_id:
                 stream.close(StreamClose.NORMAL)
 
-    def _audience(self, source: Source) -> Audience | Failed:
+    def _is_over_quota(self, tenant: str) -> bool:
+        return 0 < self.settings.streams_per_tenant_max <= self._per_tenant[tenant]
+
+    async def _audience(self, source: Source) -> Audience | Failed:
         """Of this cadence, which the first to ask for it starts."""
         audience = self._audiences.get(source)
         if audience is not None and not audience.ended:
             return audience
-        node, tool, interval_ms = source
+        attachment: Attachment | None = None
 
         def release(empty: Audience) -> None:
             if self._audiences.get(source) is empty:
                 del self._audiences[source]
             if not empty.ended:
                 empty.ended = True
-                assert isinstance(cadence, Cadence)
-                node.detach(cadence, empty)
+                assert attachment is not None
+                attachment.detach()
 
         audience = Audience(self._fan_out, self.settings, release)
-        cadence = node.attach(tool, interval_ms, audience)
-        if isinstance(cadence, Failed):
-            return cadence
+        attached = await self._bus.attach(*source, audience)
+        if isinstance(attached, Failed):
+            return attached
+        attachment = attached
+        other = self._audiences.get(source)
+        if other is not None and not other.ended:  # somebody else was as quick
+            attachment.detach()
+            return other
         self._audiences[source] = audience
         return audience
 
@@ -131,3 +143,20 @@ class Streams:
             del self._per_tenant[tenant]
         closed = stream.rules.closed
         log.info("stream_closed", correlation_id=stream_id, tenant=tenant, code=closed and closed.value.code)
+
+
+class Seat:
+    """A place in an audience until its stream has joined, or something stood in the way: then it is given back."""
+
+    def __init__(self, audience: Audience | None) -> None:
+        self.audience = audience
+        """None: the tenant has its quota of streams."""
+
+    def __enter__(self) -> "Seat":
+        if self.audience is not None:
+            self.audience.hold()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.audience is not None:
+            self.audience.let_go()

@@ -12,6 +12,7 @@ from pathlib import PurePath
 CAUSES_MAX = 8
 """Of an exception group with more leaves, or a longer chain, the first are reported."""
 PLACES_MAX = 24
+PARTS_OF_A_PATH = 4  # enough to find a file in its package, and nothing of where this is installed
 """Of a deeper traceback (a recursion is a thousand frames deep) the innermost places are reported."""
 
 
@@ -55,7 +56,7 @@ def _class_name(exc: BaseException) -> str:
 
 def _places(exc: BaseException) -> list[str]:
     places = [
-        f"{'/'.join(PurePath(frame.f_code.co_filename).parts[-3:])}:{line} {frame.f_code.co_qualname}"
+        f"{'/'.join(PurePath(frame.f_code.co_filename).parts[-PARTS_OF_A_PATH:])}:{line} {frame.f_code.co_qualname}"
         for frame, line in traceback.walk_tb(exc.__traceback__)
     ]
     return places[-PLACES_MAX:]

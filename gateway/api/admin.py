@@ -16,7 +16,9 @@ from typing import Annotated, Any
 import msgspec
 from ulid import ULID
 
-from actors.node.fleet import Fleet
+from actors.bus.directory import Directory
+from actors.ledger.ledgers import Ledgers
+from actors.log.store import LogStore
 from actors.node.node_stream import stream_of
 from actors.node.session_rules import Moment
 from gateway.governance.spend.report import report
@@ -51,13 +53,17 @@ class Admin:
     def __init__(
         self,
         folder: DataFolder,
-        fleet: Fleet,
+        directory: Directory,
+        store: LogStore,
+        ledgers: Ledgers | None,
         revocations: Iterable[Callable[[str], None]],
         new_id: Callable[[], str],
         now: Callable[[], Moment],
     ) -> None:
         self._folder = folder
-        self._fleet = fleet
+        self._directory = directory
+        self._store = store
+        self._ledgers = ledgers
         self._revocations = tuple(revocations)
         self._new_id = new_id
         self._now = now
@@ -149,27 +155,27 @@ class Admin:
 
     async def _nodes(self, exchange: Exchange) -> None:
         nodes = []
-        for retained in self._fleet.services.manifests:
-            actor = self._fleet.nodes.find(retained.node_id)
-            nodes.append(
-                {
-                    "node_id": retained.node_id,
-                    "tenant": retained.tenant,
-                    "live": actor is not None and actor.is_live,
-                    "tools": [tool.name for tool in retained.accepted.tools],
-                    "expires_at_ms": retained.accepted.manifest["expires_at_ms"],
-                }
-            )
+        for node_id in self._directory.ids():
+            record = self._directory.find(node_id)
+            if record is not None:
+                nodes.append(
+                    {
+                        "node_id": node_id,
+                        "tenant": record.tenant,
+                        "live": record.live,
+                        "tools": [tool.name for tool in record.tools],
+                        "expires_at_ms": record.manifest["expires_at_ms"],
+                    }
+                )
         await exchange.json({"nodes": nodes})
 
     async def _ledger(self, exchange: Exchange) -> None:
-        services = self._fleet.services
         sub = exchange.path.removeprefix("/admin/ledger/")
-        if services.ledgers is None or not AGENT_ID.match(sub):
+        if self._ledgers is None or not AGENT_ID.match(sub):
             await exchange.refuse_status(404, "No such agent.", "An agent is agent_<uuid>: the sub of its token.")
             return
-        tenants = [retained.tenant for retained in services.manifests]
-        await exchange.json({"ledgers": await report(services.store, services.ledgers, tenants, sub)})
+        tenants = [record.tenant for record in map(self._directory.find, self._directory.ids()) if record is not None]
+        await exchange.json({"ledgers": await report(self._store, self._ledgers, tenants, sub)})
 
     async def _log(self, exchange: Exchange) -> None:
         after = exchange.query("after") or "0"
@@ -177,5 +183,5 @@ class Admin:
             await exchange.refuse(Code.MANIFEST_INVALID, "after is not a number.", "Leave it out, or give a version.")
             return
         node_id = exchange.path.removeprefix("/admin/log/")
-        events = await self._fleet.services.store.read(stream_of(node_id), int(after), LOG_EVENTS_MAX)
+        events = await self._store.read(stream_of(node_id), int(after), LOG_EVENTS_MAX)
         await exchange.json({"events": [{"version": e.version, **msgspec.json.decode(e.data)} for e in events]})

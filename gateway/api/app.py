@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import jiter
 import msgspec
 
-from actors.node.fleet import Fleet
+from actors.bus.directory import Directory
 from actors.node.session_rules import Moment
 from actors.stream.streams import Streams
 from gateway.api.admin import Admin
@@ -46,7 +46,7 @@ IMMUTABLE = b"public, max-age=31536000, immutable"
 class App:
     def __init__(
         self,
-        fleet: Fleet,
+        directory: Directory,
         verifier: Verifier,
         jwks: Mapping[str, Any],
         new_id: Callable[[], str],
@@ -61,7 +61,7 @@ class App:
         elsewhere: Elsewhere | None = None,
     ) -> None:
         self._elsewhere = elsewhere
-        self._fleet = fleet
+        self._directory = directory
         self._verifier = verifier
         self._jwks = jwks
         self._new_id = new_id
@@ -69,7 +69,7 @@ class App:
         self._is_ready = is_ready
         self._admin = admin
         self._calls = calls
-        self._subscribe = Subscribe(Subscriptions(fleet, self._calls, streams, new_id, now), pump)
+        self._subscribe = Subscribe(Subscriptions(self._calls, streams, new_id, now), pump)
         self._routes: dict[str, tuple[str, Handler]] = {
             "/mcp/tools/call": ("POST", self._call),
             "/mcp/tools": ("GET", self._tools),
@@ -188,7 +188,7 @@ class App:
         if limit.isascii() and limit.isdigit() and int(limit[:9]) > 0:
             wall_ms, allows = self._now().wall_ms, self._calls.allows(principal)
             page = await list_all_tools(
-                self._fleet, self._elsewhere, principal, wall_ms, cursor, int(limit[:9]), allows
+                self._directory, self._elsewhere, principal, wall_ms, cursor, int(limit[:9]), allows
             )
         if page is None:
             await exchange.refuse(
@@ -220,11 +220,10 @@ class App:
         if principal is None:
             return
         devices = []
-        for retained in self._fleet.services.manifests:
-            if retained.tenant == principal.tenant:
-                actor = self._fleet.nodes.find(retained.node_id)
-                live = actor is not None and actor.is_live
-                devices.append({"node_id": retained.node_id, "manifest_etag": retained.accepted.etag, "live": live})
+        for node_id in self._directory.ids(principal.tenant):
+            record = self._directory.find(node_id)
+            if record is not None:
+                devices.append({"node_id": node_id, "manifest_etag": record.accepted.etag, "live": record.live})
         await exchange.json({"devices": devices})
 
     async def _manifest(self, exchange: Exchange) -> None:
@@ -232,12 +231,12 @@ class App:
         if principal is None:
             return
         node_id = exchange.path.removeprefix("/devices/").removesuffix("/manifest")
-        retained = self._fleet.services.manifests.find(node_id)
-        if retained is None or retained.tenant != principal.tenant:
+        record = self._directory.find(node_id)
+        if record is None or record.tenant != principal.tenant:
             await exchange.refuse_status(404, "No such node.", "GET /devices lists the nodes of your tenant.")
             return
-        body = msgspec.json.encode(retained.accepted.manifest)
-        await _cacheable(exchange, retained.accepted.etag, body, b"application/json", b"private, no-cache")
+        body = msgspec.json.encode(record.manifest)
+        await _cacheable(exchange, record.accepted.etag, body, b"application/json", b"private, no-cache")
 
     # ---- the gateway itself -----------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from actors.node.fleet import Fleet
+from actors.bus.directory import Directory
 from gateway.calls.paging import LOOKS_MAX, page_behind
 from gateway.identity.scopes import authorize
 from gateway.identity.tokens import Principal
@@ -47,7 +47,7 @@ class Page:
 
 
 async def list_tools(
-    fleet: Fleet,
+    directory: Directory,
     principal: Principal,
     wall_ms: int,
     after: str | None = None,
@@ -61,28 +61,28 @@ async def list_tools(
         if not isinstance(target, ToolName):
             return None
         place = (target.node_id, after)
-    look = partial(_look, fleet, principal, wall_ms, allows)
+    look = partial(_look, directory, principal, wall_ms, allows)
     tools, has_more = await page_behind(place, look, min(limit, PAGE_TOOLS_MAX))
     return Page(tools, tools[-1].name if has_more else None)
 
 
 def _look(
-    fleet: Fleet, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: _Place, room: int
+    directory: Directory, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: _Place, room: int
 ) -> tuple[list[Tool], _Place | None]:
-    nodes = fleet.services.roster.live_ids(principal.tenant)
+    nodes = directory.live_ids(principal.tenant)
     found: list[Tool] = []
     looks = 0
     for index in range(bisect_left(nodes, behind[0]), len(nodes)):
         node_id = nodes[index]
-        retained = fleet.services.manifests.find(node_id)
+        record = directory.find(node_id)
         looks += 1
-        if retained is not None and not retained.is_expired(wall_ms):
-            tools = retained.accepted.tools
+        if record is not None and not record.is_expired(wall_ms):
+            tools = record.tools
             first = bisect_right(tools, behind[1], key=lambda tool: tool.name) if node_id == behind[0] else 0
             for at in range(first, len(tools)):
                 tool = tools[at]
                 looks += 1
-                if authorize(principal, tool, retained.tenant, wall_ms) is None and allows(tool.name):
+                if authorize(principal, tool, record.tenant, wall_ms) is None and allows(tool.name):
                     found.append(tool)
                 if len(found) == room or looks >= LOOKS_MAX:
                     return found, (node_id, tool.name)
@@ -92,7 +92,7 @@ def _look(
 
 
 async def list_all_tools(
-    fleet: Fleet,
+    directory: Directory,
     elsewhere: Elsewhere | None,
     principal: Principal,
     wall_ms: int,
@@ -104,7 +104,7 @@ async def list_all_tools(
     limit = min(limit, PAGE_TOOLS_MAX)
     tools: list[Listed] = []
     if elsewhere is None or after is None or not elsewhere.has(after):
-        page = await list_tools(fleet, principal, wall_ms, after, limit, allows)
+        page = await list_tools(directory, principal, wall_ms, after, limit, allows)
         if elsewhere is None or page is None or page.next_cursor is not None:
             return page
         tools, after = list(page.tools), None

@@ -9,10 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from actors.bus.retained_manifests import Retained
-from actors.ledger.rules import Exceeded
-from actors.node.calls import Failed
-from actors.node.fleet import Fleet
+from actors.bus.bus import Bus, Failed, free
+from actors.bus.directory import Directory, NodeRecord
 from actors.node.session_rules import Moment
 from gateway.calls.audit import OVER_HTTP, CallAudit, Decision, Origin
 from gateway.governance.denials import Denial, over_budget
@@ -79,16 +77,13 @@ class Elsewhere(Protocol):
     async def call(self, principal: Principal, name: str, arguments: Any, arrived: Moment) -> Answered | Refused: ...
 
 
-def _free(_: str) -> Exceeded | None:
-    return None
-
-
 class ToolCalls:
     """Without a governor nothing is limited by policy, and nothing costs anything."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        directory: Directory,
+        bus: Bus,
         new_id: Callable[[], str],
         now: Callable[[], Moment],
         governor: Governor | None = None,
@@ -98,7 +93,8 @@ class ToolCalls:
         self.governor = governor
         self.audit = audit or CallAudit(now)
         self._elsewhere = elsewhere
-        self._fleet = fleet
+        self._directory = directory
+        self._bus = bus
         self._new_id = new_id
         self._now = now
 
@@ -165,16 +161,14 @@ class ToolCalls:
             if isinstance(admitted, Denial):
                 return No.by(admitted).told(self._new_id())
             admission, arguments = admitted, admitted.arguments
-        actor = self._fleet.nodes.find(tool.target.node_id)
-        if actor is None:
-            return Refused(Code.NODE_OFFLINE, self._new_id())
-        outcome = await actor.call(
+        outcome = await self._bus.call(
+            tool.target.node_id,
             tool.name,
             arguments,
             sub=principal.sub,
             tenant=principal.tenant,
             deadline_at_ms=arrived.wall_ms + CALL_MS_MAX,
-            hold=_free if admission is None else admission.hold,
+            hold=free if admission is None else admission.hold,
         )
         if isinstance(outcome, Failed):
             if outcome.over_budget is not None and admission is not None:
@@ -192,11 +186,11 @@ class ToolCalls:
         """Steps 2 to 4 of access.md, but for the live session; the capability's limits are the node's actor's."""
         if isinstance(target, Code):
             return No(target)
-        retained = self._fleet.services.manifests.find(target.node_id)
-        tool = self._announced(retained, target)
-        if retained is None or isinstance(tool, No):
+        record = self._directory.find(target.node_id)
+        tool = self._announced(record, target)
+        if record is None or isinstance(tool, No):
             return tool if isinstance(tool, No) else No(Code.MANIFEST_NOT_FOUND)
-        denied = authorize(principal, tool, retained.tenant, arrived.wall_ms)
+        denied = authorize(principal, tool, record.tenant, arrived.wall_ms)
         if denied is not None:
             return No(Code.SAFETY_DENIED, denied.message, denied.suggested_fix)
         rules = self.governor.authorize(principal, tool.name) if self.governor is not None else None
@@ -204,7 +198,7 @@ class ToolCalls:
             return No.by(rules)
         if target.verb == "subscribe" and not streaming:
             return No(Code.BAD_REQUEST)
-        if retained.is_expired(arrived.wall_ms):
+        if record.is_expired(arrived.wall_ms):
             return No(
                 Code.MANIFEST_INVALID,
                 "The node's manifest has expired.",
@@ -220,11 +214,11 @@ class ToolCalls:
         return tool, rules
 
     @staticmethod
-    def _announced(retained: Retained | None, target: ToolName) -> Tool | No:
-        if retained is None:
+    def _announced(record: NodeRecord | None, target: ToolName) -> Tool | No:
+        if record is None:
             return No(Code.MANIFEST_NOT_FOUND)
         refusal = Code.MANIFEST_NOT_FOUND
-        for tool in retained.accepted.tools:
+        for tool in record.tools:
             if tool.target.cap_id == target.cap_id and tool.target.kind == target.kind:
                 if tool.target.verb == target.verb:
                     return tool

@@ -141,12 +141,12 @@ async def _be_a_node(identity: DeviceIdentity, folder: Path, url: str, number: i
 
 
 async def _all_live(gateway: Running, nodes: int) -> None:
-    while sum(actor.is_live for actor in gateway.devices.fleet.nodes) < nodes:  # noqa: ASYNC110  # no one event says so
+    while gateway.devices.directory.live_count < nodes:  # noqa: ASYNC110  # no one event says so
         await trio.sleep(0.02)
 
 
 def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
-    live = sum(actor.is_live for actor in gateway.devices.fleet.nodes)
+    live = gateway.devices.directory.live_count
     node_id = node_ids[0] if node_ids else "NODE"
     url = gateway.http_url
     echo = json.dumps({"tool": f"sysecho.{node_id}.echo.invoke", "arguments": {"message": "hello"}})

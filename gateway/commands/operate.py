@@ -22,7 +22,7 @@ import trio
 from nacl.signing import SigningKey
 from ulid import ULID
 
-from actors.bus.retained_manifests import RetainedManifests
+from actors.bus.directory import LocalDirectory
 from actors.device.identity import TOKEN_FILE, DeviceIdentity
 from actors.log.sqlite_store import SqliteStore
 from actors.node.node_stream import node_of, stream_of
@@ -147,15 +147,15 @@ def _nodes(arguments: argparse.Namespace) -> int:
     def direct(folder: DataFolder) -> Any:
         async def read() -> Any:
             async with await SqliteStore.open(folder.log_path) as store:
-                shelf = RetainedManifests(store)
+                shelf = LocalDirectory(store)
                 await shelf.load()
                 return [
                     {
                         "node_id": retained.node_id,
                         "tenant": retained.tenant,
                         "live": False,
-                        "tools": [tool.name for tool in retained.accepted.tools],
-                        "expires_at_ms": retained.accepted.manifest["expires_at_ms"],
+                        "tools": [tool.name for tool in retained.tools],
+                        "expires_at_ms": retained.manifest["expires_at_ms"],
                     }
                     for retained in shelf
                 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from actors.bus.retained_manifests import RetainedManifests
+from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Agent, Ledgers
 from actors.log.store import LogStore
 from actors.node.calls import PendingCalls
@@ -47,15 +47,16 @@ class DeviceSide:
         settings: DeviceSettings,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        now = now_of_this_run()
+        now = self._now = now_of_this_run()
         self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
         self.pump = Pump()
         self.ledgers = Ledgers(store)
+        self.directory = LocalDirectory(store)
         self.fleet = Fleet(
             supervisor,
             NodeServices(
                 store=store,
-                manifests=RetainedManifests(store),
+                directory=self.directory,
                 calls=PendingCalls(),
                 certificates=certificates,
                 settings=settings.node,
@@ -89,7 +90,7 @@ class DeviceSide:
                 stage=Stage.LOG,
             )
         )
-        await self.fleet.services.manifests.load()
+        await self.directory.load()
         await self._settle_ledgers()
         self._supervisor.start(
             ChildSpec(
@@ -109,7 +110,7 @@ class DeviceSide:
             if node_of(stream) is not None:
                 for msg_id, command in open_commands_of(await self._store.open_items(stream)).items():
                     open_commands.append((msg_id, Agent(command.tenant, command.sub)))
-        charged = await self.ledgers.start(open_commands, self.fleet.services.now().wall_ms)
+        charged = await self.ledgers.start(open_commands, self._now().wall_ms)
         if charged:
             log.info("ledgers_settled", charged=charged)
 

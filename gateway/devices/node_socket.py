@@ -19,7 +19,7 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from actors.node.actor import NodeActor
+from actors.node.services import Receiver
 from gateway.devices.frame_reader import FrameReader, text_frame
 from gateway.net.pump import Pump
 from schemas.closes import NodeClose
@@ -64,7 +64,7 @@ class NodeSocket(ABC):
         self._reader = reader
         self._protocol = protocol
         self._settings = settings
-        self._actor: NodeActor | None = None
+        self._actor: Receiver | None = None
         self._crash: Callable[[Exception], None] | None = None
         self._unsent: deque[bytes] = deque()
         self._fragments: list[bytes] = []
@@ -73,7 +73,7 @@ class NodeSocket(ABC):
         self._has_work = trio.Event()
         self._flushing = trio.CancelScope()
 
-    def belongs_to(self, actor: NodeActor, crash: Callable[[Exception], None]) -> None:
+    def belongs_to(self, actor: Receiver, crash: Callable[[Exception], None]) -> None:
         """From here on frames go to this actor, and a bug while reading them crashes it alone."""
         self._actor = actor
         self._crash = crash

@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 import trio
 
+from actors.bus.bus import Bus
+from actors.bus.directory import Directory
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, LogStore, OpenItem, Part
-from actors.node.fleet import Fleet
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.api.admin import Admin
@@ -113,7 +114,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 supervisor, store, folder.verifier, folder.certificates, settings.device_settings, device_tls
             )
             await devices.start()
-            streams = Streams(supervisor, settings.stream)
+            streams = Streams(supervisor, devices.fleet, settings.stream)
             streams.start()
             mint, now_here = Mint(os.urandom), now_of_this_run()
 
@@ -121,16 +122,26 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return mint.mint(now_here().wall_ms)
 
             governor = Governor(lambda: policy.current, devices.ledgers, now_here)
-            upstreams = Upstreams(
-                supervisor, lambda: policy.current, settings.upstreams, devices.fleet.services.roster.notify
-            )
+            upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, devices.directory.notify)
             upstreams.start()
             elsewhere = UpstreamCalls(upstreams, governor, new_id, settings.upstreams)
-            calls = ToolCalls(devices.fleet, new_id, now_here, governor, CallAudit(now_here, spans), elsewhere)
-            mcp = _mcp(settings, supervisor, devices.fleet, calls, folder.verifier, new_id, make_binding, elsewhere)
+            calls = ToolCalls(
+                devices.directory, devices.fleet, new_id, now_here, governor, CallAudit(now_here, spans), elsewhere
+            )
+            mcp = _mcp(
+                settings,
+                supervisor,
+                devices.directory,
+                devices.fleet,
+                calls,
+                folder.verifier,
+                new_id,
+                make_binding,
+                elsewhere,
+            )
             page = MetricsPage(calls.audit.counts, devices, streams, store, governor, mcp, now().wall_ms / 1000)
             app = App(
-                devices.fleet,
+                devices.directory,
                 folder.verifier,
                 folder.jwks,
                 new_id,
@@ -140,7 +151,15 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 devices.pump,
                 calls,
                 mcp,
-                Admin(folder, devices.fleet, (devices.fleet.revoke, streams.revoke, mcp.revoke), new_id, now),
+                Admin(
+                    folder,
+                    devices.directory,
+                    store,
+                    devices.ledgers,
+                    (devices.fleet.revoke, streams.revoke, mcp.revoke),
+                    new_id,
+                    now,
+                ),
                 Metrics(page.render, None if settings.http.metrics_open else folder.verifier, now),
                 elsewhere,
             )
@@ -199,15 +218,16 @@ async def until_signalled() -> None:
 def _mcp(
     settings: Settings,
     supervisor: Supervisor,
-    fleet: Fleet,
+    directory: Directory,
+    bus: Bus,
     calls: ToolCalls,
     verifier: Verifier,
     new_id: Callable[[], str],
     make_binding: MakeBinding,
     elsewhere: Elsewhere,
 ) -> McpEndpoint:
-    sessions, watches = Sessions(settings.mcp), Watches(fleet, settings.mcp, now, new_id, calls.governor)
-    binding = make_binding(Methods(fleet, calls, now, settings.mcp, elsewhere), watches, sessions, supervisor)
+    sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, calls.governor)
+    binding = make_binding(Methods(directory, calls, now, settings.mcp, elsewhere), watches, sessions, supervisor)
     endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
     endpoint.start(supervisor)
     return endpoint

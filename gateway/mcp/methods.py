@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from actors.node.fleet import Fleet
+from actors.bus.directory import Directory
 from actors.node.session_rules import Moment
 from gateway.calls.audit import Origin, Via
 from gateway.calls.catalogue import Elsewhere, list_all_tools
@@ -33,14 +33,14 @@ _NO_SUCH_TOOL = (Code.MANIFEST_NOT_FOUND, Code.KIND_UNSUPPORTED, Code.VERB_UNSUP
 class Methods:
     def __init__(
         self,
-        fleet: Fleet,
+        directory: Directory,
         calls: ToolCalls,
         now: Callable[[], Moment],
         settings: McpSettings | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         self._elsewhere = elsewhere
-        self._fleet = fleet
+        self._directory = directory
         self._calls = calls
         self._now = now
         self._settings = settings or McpSettings()
@@ -61,7 +61,7 @@ class Methods:
     async def _list_tools(self, principal: Principal, params: Params) -> Result:
         limit = self._settings.page_items_max
         cursor, wall_ms, allows = params.get("cursor"), self._now().wall_ms, self._calls.allows(principal)
-        page = await list_all_tools(self._fleet, self._elsewhere, principal, wall_ms, cursor, limit, allows)
+        page = await list_all_tools(self._directory, self._elsewhere, principal, wall_ms, cursor, limit, allows)
         if page is None:
             raise bad_cursor()
         return _page("tools", [tool.listed for tool in page.tools], page.next_cursor)
@@ -86,7 +86,7 @@ class Methods:
     async def _list_resources(self, principal: Principal, params: Params) -> Result:
         cursor, limit = params.get("cursor"), self._settings.page_items_max
         page = await list_metrics(
-            self._fleet, principal, self._now().wall_ms, cursor, limit, self._calls.allows(principal)
+            self._directory, principal, self._now().wall_ms, cursor, limit, self._calls.allows(principal)
         )
         if page is None:
             raise bad_cursor()
@@ -101,7 +101,7 @@ class Methods:
         """The latest metrics are those that the node gives now: reading is a call of its `snapshot`."""
         uri = params["uri"]
         node_id = node_of_uri(uri)
-        tool = tool_for(self._fleet, node_id, "snapshot") if node_id is not None else None
+        tool = tool_for(self._directory, node_id, "snapshot") if node_id is not None else None
         if tool is None or node_id is None:
             raise resource_not_found(uri)
         answer = await self._calls.call_tool(principal, tool.name, {}, origin=origin_of(params))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from actors.node.fleet import Fleet
+from actors.bus.directory import Directory
 from gateway.calls.paging import LOOKS_MAX, page_behind
 from gateway.identity.scopes import authorize
 from gateway.identity.tokens import Principal
@@ -53,13 +53,13 @@ def describe_resource(node_id: str) -> dict[str, Any]:
     }
 
 
-def tool_for(fleet: Fleet, node_id: str, verb: str) -> Tool | None:
+def tool_for(directory: Directory, node_id: str, verb: str) -> Tool | None:
     """The tool behind the resource of this node, whether it is live or not."""
-    return _first(_tools_of(fleet, node_id), verb)
+    return _first(_tools_of(directory, node_id), verb)
 
 
 async def list_metrics(
-    fleet: Fleet,
+    directory: Directory,
     principal: Principal,
     wall_ms: int,
     after: str | None,
@@ -69,20 +69,20 @@ async def list_metrics(
     """One page of live nodes whose metrics the principal may read, behind the node `after`; None when that is none."""
     if after is not None and node_of_uri(uri_of(after)) is None:
         return None
-    node_ids, has_more = await page_behind(after or "", partial(_look, fleet, principal, wall_ms, allows), limit)
+    node_ids, has_more = await page_behind(after or "", partial(_look, directory, principal, wall_ms, allows), limit)
     return Page(node_ids, node_ids[-1] if has_more else None)
 
 
 def _look(
-    fleet: Fleet, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: str, room: int
+    directory: Directory, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: str, room: int
 ) -> tuple[list[str], str | None]:
-    nodes = fleet.services.roster.live_ids(principal.tenant)
+    nodes = directory.live_ids(principal.tenant)
     found: list[str] = []
     looks = 0
     for index in range(bisect_right(nodes, behind), len(nodes)):
         node_id = nodes[index]
-        retained = fleet.services.manifests.find(node_id)
-        tools = () if retained is None or retained.is_expired(wall_ms) else retained.accepted.tools
+        record = directory.find(node_id)
+        tools = () if record is None or record.is_expired(wall_ms) else record.tools
         looks += 1 + len(tools)
         tool = _first(tools, "snapshot")
         if tool is not None and authorize(principal, tool, principal.tenant, wall_ms) is None and allows(tool.name):
@@ -92,9 +92,9 @@ def _look(
     return found, None
 
 
-def _tools_of(fleet: Fleet, node_id: str) -> Sequence[Tool]:
-    retained = fleet.services.manifests.find(node_id)
-    return () if retained is None else retained.accepted.tools
+def _tools_of(directory: Directory, node_id: str) -> Sequence[Tool]:
+    record = directory.find(node_id)
+    return () if record is None else record.tools
 
 
 def _first(tools: Sequence[Tool], verb: str) -> Tool | None:

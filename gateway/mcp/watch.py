@@ -11,10 +11,8 @@ from typing import Any, TypeAlias
 
 import trio
 
-from actors.node.actor import NodeActor
-from actors.node.cadence import Cadence
-from actors.node.calls import Failed
-from actors.node.fleet import Fleet
+from actors.bus.bus import Attachment, Bus, Failed
+from actors.bus.directory import Directory
 from actors.node.session_rules import Moment
 from gateway.governance.denials import Denial
 from gateway.governance.governor import Governor
@@ -41,14 +39,14 @@ class _Feed:
     def __init__(self, watch: "Watch", node_id: str) -> None:
         self.watch = watch
         self.node_id = node_id
-        self.source: tuple[NodeActor, Cadence] | None = None
+        self.attachment: Attachment | None = None  # None: its node is away, or has been
 
     def on_frame(self, frame: Mapping[str, Any]) -> None:
         del frame  # whoever wants it reads the resource
         self.watch.tell(uri_of(self.node_id))
 
     def on_cadence_end(self) -> None:
-        self.source = None
+        self.attachment = None
 
 
 class Watches:
@@ -56,13 +54,15 @@ class Watches:
 
     def __init__(
         self,
-        fleet: Fleet,
+        directory: Directory,
+        bus: Bus,
         settings: McpSettings,
         now: Callable[[], Moment],
         new_id: Callable[[], str],
         governor: Governor | None = None,
     ) -> None:
-        self._fleet = fleet
+        self._directory = directory
+        self._bus = bus
         self._settings = settings
         self._now = now
         self._new_id = new_id
@@ -76,7 +76,7 @@ class Watches:
         """A watch of these lists, to be closed by the caller; None when there are too many."""
         if len(self._open) >= self._settings.listens_max:
             return None
-        watch = Watch(self._fleet, principal, self._settings, lists)
+        watch = Watch(self._directory, self._bus, principal, self._settings, lists)
         self._open[watch] = None
         watch.on_close(lambda: self._open.pop(watch))
         return watch
@@ -87,7 +87,7 @@ class Watches:
         if tool is None:
             return
         if self._governor is None:
-            watch.start(tool)
+            await watch.start(tool)
             return
         key = self._new_id()
         reserved = await self._governor.reserve(watch.principal, tool.name, key)
@@ -98,7 +98,7 @@ class Watches:
             raise failed(envelope(Code.INTERNAL, correlation_id=key))
         started = False
         try:
-            watch.start(tool)
+            await watch.start(tool)
             started = True
         finally:
             with trio.CancelScope(shield=True):
@@ -114,31 +114,31 @@ class Watch:
 
     def __init__(
         self,
-        fleet: Fleet,
+        directory: Directory,
+        bus: Bus,
         principal: Principal,
         settings: McpSettings,
         lists: frozenset[Changed],
     ) -> None:
-        self._fleet = fleet
+        self._directory = directory
+        self._bus = bus
         self.principal = principal
         self._settings = settings
         self._lists = lists
         self._feeds: dict[str, _Feed] = {}
         self._news: dict[News, None] = {}
         self._has_news = trio.Event()
-        self._on_close: list[Callable[[], object]] = [
-            fleet.services.roster.listen(principal.tenant, self._on_roster_change)
-        ]
+        self._on_close: list[Callable[[], object]] = [directory.listen(principal.tenant, self._on_change)]
         self.closed = False
 
     def admit(self, uri: str, now: Moment) -> Tool | None:
         """The tool behind a resource that may be subscribed to; None when it is already. Raises RpcError."""
         node_id = node_of_uri(uri)
-        tool = tool_for(self._fleet, node_id, "subscribe") if node_id is not None else None
-        retained = self._fleet.services.manifests.find(node_id) if node_id is not None else None
-        if tool is None or retained is None:
+        tool = tool_for(self._directory, node_id, "subscribe") if node_id is not None else None
+        record = self._directory.find(node_id) if node_id is not None else None
+        if tool is None or record is None:
             raise resource_not_found(uri)
-        refusal = authorize(self.principal, tool, retained.tenant, now.wall_ms)
+        refusal = authorize(self.principal, tool, record.tenant, now.wall_ms)
         if refusal is not None:
             raise not_authorized(refusal.suggested_fix)
         if node_id in self._feeds:
@@ -147,13 +147,13 @@ class Watch:
             raise too_many_listeners()
         return tool
 
-    def start(self, tool: Tool) -> None:
+    async def start(self, tool: Tool) -> None:
         """Hear of this node from now on; if it is away, when it is back. Raises RpcError."""
         node_id = tool.target.node_id
         feed = self._feeds.setdefault(node_id, _Feed(self, node_id))
-        refusal = self._attach(feed) if feed.source is None else None
+        refusal = await self._attach(feed)
         if refusal is not None:
-            del self._feeds[node_id]
+            self._feeds.pop(node_id, None)
             raise failed(envelope(refusal.code, retry_after_ms=refusal.retry_after_ms))
 
     def unsubscribe(self, uri: str) -> None:
@@ -166,12 +166,18 @@ class Watch:
         self._has_news.set()
 
     async def next(self) -> list[News]:
-        """What is new, in the order in which it came; empty once the watch is closed."""
-        await self._has_news.wait()
-        news = list(self._news)
-        self._news.clear()
-        if not self.closed:
+        """What is new, in the order in which it came; empty once the watch is closed.
+
+        On the way, nodes that are back are listened to again: whoever waits for news sees to that.
+        """
+        news: list[News] = []
+        while not news and not self.closed:
+            await self._has_news.wait()
             self._has_news = trio.Event()
+            for feed in list(self._feeds.values()):
+                await self._attach(feed)  # one that is refused now is tried at the next change
+            news = list(self._news)
+            self._news.clear()
         return [] if self.closed else news
 
     def on_close(self, callback: Callable[[], object]) -> None:
@@ -189,26 +195,26 @@ class Watch:
         for callback in self._on_close:
             callback()
 
-    def _attach(self, feed: _Feed) -> Failed | None:
-        node = self._fleet.nodes.find(feed.node_id)
-        tool = tool_for(self._fleet, feed.node_id, "subscribe")
-        if node is None or tool is None or not node.is_live:
-            return None  # it is away; the roster tells when it is back
-        cadence = node.attach(tool.name, self._settings.telemetry_interval_ms, feed)
-        if isinstance(cadence, Failed):
-            return cadence
-        feed.source = (node, cadence)
+    async def _attach(self, feed: _Feed) -> Failed | None:
+        record = self._directory.find(feed.node_id)
+        tool = tool_for(self._directory, feed.node_id, "subscribe")
+        if feed.attachment is not None or record is None or tool is None or not record.live:
+            return None  # it is heard already, or away: the directory tells when it is back
+        attached = await self._bus.attach(feed.node_id, tool.name, self._settings.telemetry_interval_ms, feed)
+        if isinstance(attached, Failed):
+            return attached
+        if self._feeds.get(feed.node_id) is feed:
+            feed.attachment = attached
+        else:  # unsubscribed meanwhile
+            attached.detach()
         return None
 
     def _detach(self, feed: _Feed) -> None:
-        if feed.source is not None:
-            node, cadence = feed.source
-            feed.source = None
-            node.detach(cadence, feed)
+        attachment, feed.attachment = feed.attachment, None
+        if attachment is not None:
+            attachment.detach()
 
-    def _on_roster_change(self) -> None:
+    def _on_change(self) -> None:
         for what in self._lists:
             self.tell(what)
-        for feed in self._feeds.values():
-            if feed.source is None:
-                self._attach(feed)  # one that is refused now is tried at the next change
+        self._has_news.set()

@@ -9,8 +9,7 @@ from typing import Any
 
 import trio
 
-from actors.node.calls import Failed
-from actors.node.fleet import Fleet
+from actors.bus.bus import Failed
 from actors.node.session_rules import Moment
 from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.streams import Streams
@@ -28,14 +27,12 @@ _DECISION: Mapping[type, Decision] = {StreamActor: Decision.STREAMING, Refused: 
 class Subscriptions:
     def __init__(
         self,
-        fleet: Fleet,
         calls: ToolCalls,
         streams: Streams,
         new_id: Callable[[], str],
         now: Callable[[], Moment],
     ) -> None:
         self.streams = streams
-        self._fleet = fleet
         self._calls = calls
         self._new_id = new_id
         self._now = now
@@ -79,7 +76,7 @@ class Subscriptions:
         interval = REGISTRY[tool.input_id].document["properties"]["interval_ms"]
         interval_ms = int(arguments.get("interval_ms", interval["default"]))
         if self._calls.governor is None:
-            return self._start(correlation_id, principal, tool, interval_ms, head, take)
+            return await self._start(correlation_id, principal, tool, interval_ms, head, take)
         reserved = await self._calls.governor.reserve(principal, tool.name, correlation_id)
         if isinstance(reserved, Denial):
             return No.by(reserved).told(correlation_id)
@@ -87,14 +84,14 @@ class Subscriptions:
             return Refused(Code.INTERNAL, correlation_id)
         opened: StreamActor | Refused | None = None
         try:
-            opened = self._start(correlation_id, principal, tool, interval_ms, head, take)
+            opened = await self._start(correlation_id, principal, tool, interval_ms, head, take)
         finally:
             # Whatever becomes of the request meanwhile, the money is accounted for.
             with trio.CancelScope(shield=True):
                 await (reserved.charge() if isinstance(opened, StreamActor) else reserved.release())
         return opened
 
-    def _start(
+    async def _start(
         self,
         correlation_id: str,
         principal: Principal,
@@ -103,13 +100,11 @@ class Subscriptions:
         head: bytes,
         take: Callable[[], Outlet],
     ) -> StreamActor | Refused:
-        node = self._fleet.nodes.find(tool.target.node_id)
-        if node is None:
-            return Refused(Code.NODE_OFFLINE, correlation_id)
         now = self._now()
         expires_s = now.mono_s + (principal.expires_at_ms - now.wall_ms) / 1000
         subscriber = Subscriber(principal.tenant, principal.jti, expires_s)
-        opened = self.streams.open(correlation_id, subscriber, (node, tool.name, interval_ms), head, take)
-        if isinstance(opened, Failed):
-            return Refused(opened.code, correlation_id, retry_after_ms=opened.retry_after_ms)
-        return opened
+        seat = await self.streams.seat(subscriber, (tool.target.node_id, tool.name, interval_ms))
+        if isinstance(seat, Failed):
+            return Refused(seat.code, correlation_id, retry_after_ms=seat.retry_after_ms)
+        with seat:
+            return self.streams.open(correlation_id, subscriber, seat, head, take)

@@ -125,9 +125,7 @@ async def _gateway(folder: Path) -> AsyncIterator[Running]:
     started: list[Running] = []
 
     def change_tools() -> None:
-        fleet = started[0].devices.fleet
-        for actor in fleet.nodes:
-            fleet.services.roster.add(actor)
+        started[0].devices.directory.notify(TENANT)
 
     async with trio.open_nursery() as field:
         async with running(load(None, {}, flags), lambda *parts: Profile(change_tools, *parts)) as gateway:

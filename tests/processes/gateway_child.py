@@ -12,13 +12,13 @@ import trio
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from actors.bus.bus import Succeeded
 from actors.device.identity import DeviceIdentity
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Budget
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import AppendAnswer, AppendRefused, BlindEvents, Part, StoreFailedError, Then
 from actors.node.actor import NodeActor
-from actors.node.calls import Succeeded
 from actors.supervision.supervisor import Supervisor
 from gateway.devices.device_side import DeviceSettings, DeviceSide
 from gateway.devices.node_socket import NodeSocket

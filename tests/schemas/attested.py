@@ -1,4 +1,4 @@
-"""A small services of certificates for the tests: a CA, a node with its leaf, and manifests signed by it."""
+"""A small world of certificates for the tests: a CA, a node with its leaf, and manifests signed by it."""
 
 from typing import Any
 

@@ -9,7 +9,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nacl.signing import SigningKey
 
-from actors.bus.retained_manifests import RetainedManifests
+from actors.bus.directory import LocalDirectory
 from actors.device.agent import Agent
 from actors.device.device import Device
 from actors.device.handlers import ECHO_CAPABILITY
@@ -97,7 +97,7 @@ class SimGateway:
         supervisor = Supervisor()
         services = NodeServices(
             store=self._store,
-            manifests=RetainedManifests(self._store),
+            directory=LocalDirectory(self._store),
             calls=PendingCalls(),
             certificates=site.certificates,
             settings=NodeSettings(),
@@ -107,7 +107,7 @@ class SimGateway:
         )
         self._scope = trio.CancelScope()
         await site.nursery.start(self._run, supervisor)
-        await services.manifests.load()
+        await services.directory.load()
         self.fleet = Fleet(supervisor, services)
         self.fleet.actor_class = site.rules.actor
         self.fleet.start_sweeper()

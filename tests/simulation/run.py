@@ -20,9 +20,9 @@ from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trio.testing import MockClock
 
+from actors.bus.bus import Outcome, Succeeded
 from actors.log.memory_store import MemoryDisk
 from actors.node.actor import NodeActor
-from actors.node.calls import Outcome, Succeeded
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from tests.simulation.fleet import BASE_MS, Rules, SimGateway, SimNode, Site, now
 from tests.simulation.oracle import Oracle, Violation

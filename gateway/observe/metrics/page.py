@@ -85,7 +85,7 @@ class MetricsPage:
         )
 
     def _nodes(self) -> Iterator[Family]:
-        yield gauge("heliograph_nodes", "Nodes that are live.", len(self.devices.fleet.services.roster))
+        yield gauge("heliograph_nodes", "Nodes that are live.", self.devices.directory.live_count)
         yield counters(
             "heliograph_node_frames_dropped_total",
             "Frames of nodes that were dropped, by reason.",

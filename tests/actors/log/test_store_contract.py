@@ -279,10 +279,8 @@ async def test_beyond_the_bound_of_the_queue_an_append_is_refused(shelf: Shelf) 
         async with trio.open_nursery() as nursery:  # all in one tick: nothing is answered in between
             for number in range(10):
                 nursery.start_soon(append, str(number))
-        assert (
-            sorted(map(str, answers))
-            == ["Appended(versions=(1,))"] * 4 + [str(AppendRefused(RefusalReason.OVERLOADED))] * 6
-        )
+        assert answers.count(Appended((1,))) == 4
+        assert answers.count(AppendRefused(RefusalReason.OVERLOADED)) == 6
         assert await store.append(part("again", 0, "x")) == Appended((1,))
 
 

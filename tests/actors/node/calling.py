@@ -4,7 +4,7 @@ from typing import Any
 
 import trio
 
-from actors.node.calls import Outcome
+from actors.bus.bus import Outcome
 from tests.actors.node.harness import Gateway, ScriptedNode, now, until
 from tests.schemas.examples import NODE_ID
 

@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
+from tests.actors.log.conftest import shelf
 from tests.actors.node.harness import Gateway
+
+__all__ = ["shelf"]  # a fixture of the log's tests
 
 
 @pytest.fixture

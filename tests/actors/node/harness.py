@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from actors.bus.retained_manifests import RetainedManifests
+from actors.bus.directory import LocalDirectory
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
@@ -99,7 +99,7 @@ class Gateway:
         self.counts: Counter[str] = Counter()
         self.services = NodeServices(
             store=self.store,
-            manifests=RetainedManifests(self.store),
+            directory=LocalDirectory(self.store),
             calls=PendingCalls(),
             certificates=known(),
             settings=settings or NodeSettings(),

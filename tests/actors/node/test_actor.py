@@ -7,7 +7,7 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from actors.node.calls import Failed, Succeeded
+from actors.bus.bus import Failed, Succeeded
 from schemas.closes import NodeClose
 from schemas.errors import Code
 from schemas.frames import AuthOk, Cmd, CmdCancel, ErrorFrame, Heartbeat, HeartbeatAck, ResumeOk
@@ -254,12 +254,12 @@ async def test_manifest_survives_the_process(
 ) -> None:
     node = await live(gateway, nursery_of_actors)
     again = Gateway(gateway.store.disk)
-    await again.services.manifests.load()
-    retained = again.services.manifests.find(NODE_ID)
+    await again.services.directory.load()
+    retained = again.services.directory.find(NODE_ID)
     assert retained is not None
     assert retained.tenant == "acme"
     assert {tool.name for tool in retained.accepted.tools} == set(node.actor.tools)
-    assert list(again.services.manifests) == [retained]
+    assert list(again.services.directory) == [retained]
 
 
 async def test_manifest_older_than_the_retained_one_is_refused_in_a_later_session(

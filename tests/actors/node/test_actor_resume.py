@@ -4,8 +4,8 @@ import trio
 from trio.testing import MockClock
 from ulid import ULID
 
+from actors.bus.bus import Failed, Succeeded
 from actors.log.memory_store import MemoryDisk
-from actors.node.calls import Failed, Succeeded
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
 from schemas.errors import Code
@@ -53,7 +53,7 @@ async def test_command_survives_the_gateway_and_its_deadline_still_holds(
     cmd = await first.connection.next(Cmd)
     gateway.store.crash()
     again = Gateway(gateway.store.disk)
-    await again.services.manifests.load()
+    await again.services.directory.load()
     await trio.sleep(5)
     second = await live(again, nursery_of_actors)
     resume_ok = await second.connection.next(ResumeOk)
@@ -132,7 +132,7 @@ async def test_ids_go_above_what_the_log_and_the_node_have_seen(
     assert cmd.msg_id > ahead
     first.connection.hang_up()
     again = Gateway(gateway.store.disk)  # another process: only the log remembers
-    await again.services.manifests.load()
+    await again.services.directory.load()
     second = await live(again, nursery_of_actors, last_cmd=cmd.msg_id)
     Caller(second, nursery_of_actors)
     assert (await second.connection.next(Cmd)).msg_id > cmd.msg_id

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.node.calls import Failed
+from actors.bus.bus import Failed
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
 from schemas.errors import Code

@@ -5,7 +5,8 @@ import math
 import trio
 from trio.testing import MockClock
 
-from actors.node.calls import Failed, Outcome, PendingCall, PendingCalls, Succeeded
+from actors.bus.bus import Failed, Outcome, Succeeded
+from actors.node.calls import PendingCall, PendingCalls
 from schemas.errors import Code
 
 

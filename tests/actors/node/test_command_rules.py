@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import actors.log
+import actors.node
 from actors.node.command_rules import NodeState
 from actors.node.commands import (
     CancelCommand,
@@ -288,7 +288,7 @@ def test_a_sweep_of_a_node_that_never_dialled_in_does_nothing() -> None:
 
 @pytest.mark.parametrize("module", ["command_rules", "node_fold", "commands", "events"])
 def test_the_rules_import_neither_trio_nor_time_nor_logging_nor_sockets(module: str) -> None:
-    source = Path(actors.log.__path__[0], f"{module}.py").read_text()
+    source = Path(actors.node.__path__[0], f"{module}.py").read_text()
     imported = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

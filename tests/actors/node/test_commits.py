@@ -8,9 +8,9 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from actors.bus.bus import Failed
 from actors.log.store import LogLimits, StoreFailedError
 from actors.node import commands
-from actors.node.calls import Failed
 from actors.node.commits import Commits
 from actors.node.inbox import LogItem, Sweep
 from actors.node.settings import NodeSettings

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.node.calls import Failed
+from actors.bus.bus import Failed
 from actors.node.fleet import COMPACT_EVERY_SWEEPS, RETENTION_MS, SWEEP_EVERY_S, Fleet
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose

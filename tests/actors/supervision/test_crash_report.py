@@ -17,7 +17,7 @@ def raised(exc: BaseException) -> BaseException:
 def test_a_report_names_the_class_and_the_place_and_never_the_text() -> None:
     causes = report(raised(ValueError("what the device sent")))
     assert [cause["error"] for cause in causes] == ["builtins.ValueError"]
-    assert re.fullmatch(r"\['tests/supervision/test_crash_report\.py:\d+ raised'\]", str(causes[0]["at"]))
+    assert re.fullmatch(r"\['tests/actors/supervision/test_crash_report\.py:\d+ raised'\]", str(causes[0]["at"]))
     assert "device" not in repr(causes)
 
 

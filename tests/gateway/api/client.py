@@ -59,7 +59,7 @@ class Client:
         self.ready = True
         self.verifier = Verifier({key_id(KEY.public_key()): KEY.public_key()}, issuer="test", audience="test")
         self.app = App(
-            fleet,
+            fleet.services.directory,
             self.verifier,
             jwks([KEY.public_key()]),
             new_id,
@@ -67,7 +67,7 @@ class Client:
             self._is_ready,
             streams,
             Pump(),
-            calls or ToolCalls(fleet, new_id, now),
+            calls or ToolCalls(fleet.services.directory, fleet, new_id, now),
             admin=admin,
         )
 

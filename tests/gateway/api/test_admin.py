@@ -41,8 +41,10 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
 
 class Operator:
     def __init__(self, folder: DataFolder, fleet: Fleet) -> None:
-        streams = Streams(Supervisor())
-        self.client = Client(fleet, streams, Admin(folder, fleet, (fleet.revoke, streams.revoke), new_id, now))
+        streams, services = Streams(Supervisor(), fleet), fleet.services
+        revocations = (fleet.revoke, streams.revoke)
+        admin = Admin(folder, services.directory, services.store, services.ledgers, revocations, new_id, now)
+        self.client = Client(fleet, streams, admin)
         self.token = folder.mint(TokenClass.OPERATOR, "ada", "operators", [], 3600, new_id(), now().wall_ms)
 
     async def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Response:

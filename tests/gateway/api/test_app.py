@@ -40,7 +40,7 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def client(fleet: Fleet) -> Client:
-    return Client(fleet, Streams(Supervisor()))
+    return Client(fleet, Streams(Supervisor(), fleet))
 
 
 async def live_node(fleet: Fleet, nursery: trio.Nursery, *, answers: bool = True) -> ScriptedNode:
@@ -435,7 +435,8 @@ def test_any_request_gets_an_answer_from_the_closed_set(
 ) -> None:
     async def main() -> Response | None:
         supervisor = Supervisor()
-        client = Client(Fleet(supervisor, Gateway().services), Streams(supervisor))
+        fleet = Fleet(supervisor, Gateway().services)
+        client = Client(fleet, Streams(supervisor, fleet))
         return await client.request(method, path, body, headers)
 
     response = trio.run(main, clock=MockClock(autojump_threshold=0))

@@ -154,7 +154,7 @@ async def test_call_whose_caller_hangs_up_is_counted_as_abandoned(
     await nursery.start(supervisor.run)
     fleet = Fleet(supervisor, Gateway().services)
     await ScriptedNode.started_by(fleet).go_live()
-    calls = ToolCalls(fleet, new_id, now)
+    calls = ToolCalls(fleet.services.directory, fleet, new_id, now)
     principal = Principal(AGENT, TENANT, TokenClass.AGENT_RUNTIME, frozenset(Scope), new_id(), 0, 2**50)
     with trio.move_on_after(1):
         await calls.call_tool(principal, f"sysecho.{NODE_ID}.echo.invoke", {"message": "x"}, origin=Origin(Via.MCP))

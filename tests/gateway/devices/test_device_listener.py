@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors.node.calls import Succeeded
+from actors.bus.bus import Succeeded
 from actors.node.session_rules import Phase
 from gateway.devices.listener import ListenerSettings
 from gateway.devices.node_socket import SocketSettings

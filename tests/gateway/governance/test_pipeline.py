@@ -70,11 +70,18 @@ async def site(nursery: trio.Nursery) -> AsyncIterator[Site]:
     ledgers = Ledgers(services.store)
     fleet = Fleet(supervisor, replace(services, ledgers=ledgers))
     governor = Governor(lambda: one.policy, ledgers, now)
-    streams = Streams(supervisor)
+    streams = Streams(supervisor, fleet)
     streams.start()
-    calls = ToolCalls(fleet, new_id, now, governor)
-    watches = Watches(fleet, McpSettings(), now, new_id, governor)
-    one = Site(fleet, ledgers, Client(fleet, streams, calls=calls), Methods(fleet, calls, now), governor, watches)
+    calls = ToolCalls(fleet.services.directory, fleet, new_id, now, governor)
+    watches = Watches(fleet.services.directory, fleet, McpSettings(), now, new_id, governor)
+    one = Site(
+        fleet,
+        ledgers,
+        Client(fleet, streams, calls=calls),
+        Methods(fleet.services.directory, calls, now),
+        governor,
+        watches,
+    )
     yield one
     supervisor.request_stop()
 

@@ -75,7 +75,7 @@ class Site:
         return scope
 
     def is_live(self, node_id: str) -> bool:
-        return node_id in self.gateway.devices.fleet.services.roster.live_ids(TENANT)
+        return node_id in self.gateway.devices.directory.live_ids(TENANT)
 
     async def _be_a_node(self, identity: DeviceIdentity, scope: trio.CancelScope) -> None:
         device = standard_device(

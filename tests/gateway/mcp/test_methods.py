@@ -43,7 +43,12 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def methods(fleet: Fleet) -> Methods:
-    return Methods(fleet, ToolCalls(fleet, new_id, now), now, McpSettings(page_items_max=2))
+    return Methods(
+        fleet.services.directory,
+        ToolCalls(fleet.services.directory, fleet, new_id, now),
+        now,
+        McpSettings(page_items_max=2),
+    )
 
 
 async def refusal(methods: Methods, who: Principal, method: str, params: dict[str, Any]) -> RpcError:

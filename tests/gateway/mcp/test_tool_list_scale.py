@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 
 from actors.device.handlers import CAPABILITIES, METRICS_CAPABILITY
+from actors.log.store import Appended, answered
 from actors.node.fleet import Fleet
 from actors.supervision.supervisor import Supervisor
 from gateway.calls import catalogue as tool_list
@@ -20,7 +21,8 @@ from gateway.mcp import metrics_resource
 from gateway.mcp.methods import Methods
 from gateway.mcp.settings import McpSettings
 from schemas.canonical import digest
-from schemas.manifest import Accepted
+from schemas.closes import NodeClose
+from schemas.manifest import Accepted, NodeIdentity
 from schemas.projection import project
 from tests.actors.node.harness import Gateway, now
 from tests.gateway.api.client import new_id
@@ -28,12 +30,6 @@ from tests.gateway.mcp.test_methods import principal
 
 TENANT = "acme"
 PAGE = 100
-
-
-@dataclass(frozen=True)
-class Node:
-    node_id: str
-    tenant: str = TENANT
 
 
 def node_id(number: int) -> str:
@@ -49,8 +45,9 @@ async def announce(fleet: Fleet, number: int, capabilities: Any = CAPABILITIES) 
         "expires_at_ms": wall_ms + 3_600_000,
     }
     accepted = Accepted(manifest, digest(manifest), project(manifest))
-    assert await fleet.services.manifests.keep(node_id(number), TENANT, accepted, wall_ms)
-    fleet.services.roster.add(Node(node_id(number)))
+    node = NodeIdentity(node_id(number), TENANT)
+    assert await answered(partial(fleet.services.directory.announce, node, accepted, wall_ms)) == Appended((0,))
+    fleet.services.directory.came(node, 1, wall_ms)
 
 
 async def fleet_of(nodes: int) -> Fleet:
@@ -61,7 +58,12 @@ async def fleet_of(nodes: int) -> Fleet:
 
 
 def methods_of(fleet: Fleet) -> Methods:
-    return Methods(fleet, ToolCalls(fleet, new_id, now), now, McpSettings(page_items_max=PAGE))
+    return Methods(
+        fleet.services.directory,
+        ToolCalls(fleet.services.directory, fleet, new_id, now),
+        now,
+        McpSettings(page_items_max=PAGE),
+    )
 
 
 async def walk(methods: Methods, who: Principal, method: str, what: str) -> list[Any]:
@@ -132,7 +134,7 @@ async def test_others_are_served_while_a_list_without_anything_to_show_is_looked
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(another)
-        page = await list_tools(fleet, principal(TENANT, Scope.REVERSIBLE), now().wall_ms)
+        page = await list_tools(fleet.services.directory, principal(TENANT, Scope.REVERSIBLE), now().wall_ms)
         nursery.cancel_scope.cancel()
     assert page == tool_list.Page([], None)
     assert turns >= 4000 // LOOKS_MAX - 1
@@ -141,15 +143,15 @@ async def test_others_are_served_while_a_list_without_anything_to_show_is_looked
 async def test_page_far_behind_costs_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = await fleet_of(1000)
     looked_up: Counter[str] = Counter()
-    find = fleet.services.manifests.find
+    find = fleet.services.directory.find
 
     def counted(wanted: str) -> Any:
         looked_up[wanted] += 1
         return find(wanted)
 
-    monkeypatch.setattr(fleet.services.manifests, "find", counted)
+    monkeypatch.setattr(fleet.services.directory, "find", counted)
     after = f"sysecho.{node_id(900)}.echo.invoke"
-    page = await list_tools(fleet, principal(), now().wall_ms, after, limit=30)
+    page = await list_tools(fleet.services.directory, principal(), now().wall_ms, after, limit=30)
     assert page is not None
     assert [tool.name.split(".")[1] for tool in page.tools[::3]] == [node_id(number) for number in range(901, 911)]
     assert looked_up.total() <= 12
@@ -158,7 +160,7 @@ async def test_page_far_behind_costs_what_it_shows(monkeypatch: pytest.MonkeyPat
 async def test_every_tool_is_listed_once_and_in_order() -> None:
     fleet = await fleet_of(400)
     listed = [tool["name"] for tool in await walk(methods_of(fleet), principal(), "tools/list", "tools")]
-    assert listed == [tool.name for retained in fleet.services.manifests for tool in retained.accepted.tools]
+    assert listed == [tool.name for retained in fleet.services.directory for tool in retained.accepted.tools]
     uris = [resource["uri"] for resource in await walk(methods_of(fleet), principal(), "resources/list", "resources")]
     assert uris == [f"metrics://{node_id(number)}" for number in range(400)]
 
@@ -173,14 +175,13 @@ async def test_node_with_more_tools_than_are_looked_at_at_once_is_listed_whole()
 
 async def test_node_that_goes_while_the_list_is_looked_through_takes_no_other_with_it() -> None:
     fleet = await fleet_of(500)
-    fleet.services.roster.add(gone := Node(node_id(300)))
 
     async def go() -> None:  # behind the first turn; the node's own is the third
-        fleet.services.roster.remove(gone)
+        fleet.services.directory.went(NodeIdentity(node_id(300), TENANT), 1, NodeClose.NORMAL, now().wall_ms)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(go)
-        page = await list_tools(fleet, principal(), now().wall_ms, limit=1000)
+        page = await list_tools(fleet.services.directory, principal(), now().wall_ms, limit=1000)
     assert page is not None
     nodes = list(dict.fromkeys(tool.name.split(".")[1] for tool in page.tools))
     assert nodes == [node_id(number) for number in range(335) if number != 300]

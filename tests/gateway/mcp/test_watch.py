@@ -33,7 +33,9 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def watches(fleet: Fleet) -> Watches:
-    return Watches(fleet, McpSettings(listens_max=2, resources_per_listener_max=1), now, new_id)
+    return Watches(
+        fleet.services.directory, fleet, McpSettings(listens_max=2, resources_per_listener_max=1), now, new_id
+    )
 
 
 async def live(fleet: Fleet) -> ScriptedNode:
@@ -100,8 +102,8 @@ async def test_node_that_comes_back_is_listened_to_again(
     await until(lambda: len(fleet.nodes) == 0)
     assert set(await watch.next()) == LISTS
     again = await live(fleet)
-    cmd = await cadence_of(again)
     assert set(await watch.next()) == LISTS
+    cmd = await cadence_of(again)
     sample(again, cmd)
     assert await watch.next() == [URI]
 

@@ -308,15 +308,22 @@ async def site(
         async with trio.open_nursery() as nursery:
             supervisor = Supervisor(stop=stop)
             await nursery.start(supervisor.run)
-            fleet, pump, streams = Fleet(supervisor, gateway.services), Pump(), Streams(supervisor, settings)
+            services = gateway.services
+            fleet, pump = Fleet(supervisor, services), Pump()
+            streams = Streams(supervisor, fleet, settings)
             supervisor.start(ChildSpec(name="pump", run=pump.run, kind=Kind.PERMANENT, stage=Stage.CORE))
             streams.start()
             fleet.keep_deadlines()  # else the first node would, after the tasks have been counted
             key = KEY.public_key()
             verifier = folder.verifier if folder else Verifier({key_id(key): key}, issuer="test", audience="test")
-            admin = Admin(folder, fleet, (fleet.revoke, streams.revoke), new_id, now) if folder else None
-            calls = ToolCalls(fleet, new_id, now)
-            app = App(fleet, verifier, jwks([key]), new_id, now, _ready, streams, pump, calls, admin=admin)
+            revocations = (fleet.revoke, streams.revoke)
+            admin = (
+                Admin(folder, services.directory, services.store, services.ledgers, revocations, new_id, now)
+                if folder
+                else None
+            )
+            calls = ToolCalls(fleet.services.directory, fleet, new_id, now)
+            app = App(services.directory, verifier, jwks([key]), new_id, now, _ready, streams, pump, calls, admin=admin)
             door = Door(supervisor, app, body_bytes_max=lambda _: BODY_BYTES_MAX, settings=door_settings)
             port = await door.listen("127.0.0.1", 0)
             here = Site(supervisor, fleet, streams, pump, door, port, logged, lambda what: gateway.counts[what])

@@ -45,7 +45,7 @@ class Both:
 @asynccontextmanager
 async def both() -> AsyncIterator[Both]:
     async with open_site() as devices:
-        streams = Streams(devices.supervisor, StreamSettings(close_s_max=0.5))
+        streams = Streams(devices.supervisor, devices.fleet, StreamSettings(close_s_max=0.5))
         streams.start()
 
         async def ready() -> bool:
@@ -53,7 +53,7 @@ async def both() -> AsyncIterator[Both]:
             return True
 
         app = App(
-            devices.fleet,
+            devices.fleet.services.directory,
             devices.verifier,
             jwks([KEY.public_key()]),
             lambda: MINT.mint(now().wall_ms),
@@ -61,7 +61,7 @@ async def both() -> AsyncIterator[Both]:
             ready,
             streams,
             devices.pump,
-            ToolCalls(devices.fleet, lambda: MINT.mint(now().wall_ms), now),
+            ToolCalls(devices.fleet.services.directory, devices.fleet, lambda: MINT.mint(now().wall_ms), now),
         )
         door = Door(devices.supervisor, app, body_bytes_max=lambda _: 65536)
         here = Both(devices, streams, await door.listen("127.0.0.1", 0))

@@ -1,0 +1,72 @@
+"""The bus: reaching a node, wherever its session is. In one process that is a look-up (`actors.node.fleet`).
+
+A caller names a node and never holds its actor; what comes back are values. A node that nobody has a session with is
+E_NODE_OFFLINE. Deadlines are dates, so that they mean the same in every process.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from actors.ledger.rules import Exceeded
+from schemas.errors import Code
+
+
+@dataclass(frozen=True, slots=True)
+class Succeeded:
+    msg_id: str
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    code: Code
+    msg_id: str | None = None  # None: it never became a command
+    retry_after_ms: int | None = None
+    over_budget: Exceeded | None = None  # what its caller has spent already
+
+
+Outcome = Succeeded | Failed
+
+
+def free(_: str) -> Exceeded | None:
+    """The price of what costs nothing."""
+    return None
+
+
+class Listener(Protocol):
+    """Both are called synchronously from the reader of the node's socket: do little, never wait, never raise."""
+
+    def on_frame(self, frame: Mapping[str, Any]) -> None: ...
+
+    def on_cadence_end(self) -> None:
+        """The node is gone, refused the cadence or did not acknowledge it. Nothing more will come."""
+
+
+class Attachment(Protocol):
+    """A listener on a node's cadence."""
+
+    def detach(self) -> None:
+        """Listen no more. The last one to leave stops the cadence on the node. Idempotent."""
+
+
+class Bus(Protocol):
+    async def call(
+        self,
+        node_id: str,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        sub: str,
+        tenant: str,
+        deadline_at_ms: int,
+        hold: Callable[[str], Exceeded | None] = free,
+    ) -> Outcome:
+        """Run a tool on the node. Name, access and arguments have been checked; the capability's limits have not.
+
+        `hold` sets the price of the command with this key aside, or says that the budget does not reach for it.
+        Cancelled, it takes the command back as far as the node still can.
+        """
+
+    async def attach(self, node_id: str, tool: str, interval_ms: int, listener: Listener) -> Attachment | Failed:
+        """Listen to a node's telemetry. The first listener starts the cadence, for one token of the tool's rate."""

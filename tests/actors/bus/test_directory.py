@@ -1,0 +1,149 @@
+"""Who is where, in order, and who is told; and manifests that outlast the process."""
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.bus.directory import LocalDirectory
+from actors.log.memory_store import MemoryDisk, MemoryStore
+from actors.log.store import Appended, AppendRefused, RefusalReason, answered
+from schemas.canonical import digest
+from schemas.closes import NodeClose
+from schemas.manifest import Accepted, NodeIdentity
+from schemas.projection import project
+from tests.schemas.examples import ECHO_CAPABILITY, METRICS_CAPABILITY
+
+WALL_MS = 1_790_000_000_000
+
+
+def manifest(node_id: str, *capabilities: object) -> Accepted:
+    document = {
+        "node_id": node_id,
+        "capabilities": list(capabilities or (ECHO_CAPABILITY,)),
+        "issued_at_ms": WALL_MS,
+        "expires_at_ms": WALL_MS + 1000,
+    }
+    return Accepted(document, digest(document), project(document))
+
+
+async def announce(directory: LocalDirectory, node: NodeIdentity, *capabilities: object) -> object:
+    accepted = manifest(node.node_id, *capabilities)
+    return await answered(lambda then: directory.announce(node, accepted, WALL_MS, then))
+
+
+async def live(directory: LocalDirectory, node_id: str, tenant: str = "acme", epoch: int = 1) -> NodeIdentity:
+    node = NodeIdentity(node_id, tenant)
+    await announce(directory, node)
+    directory.came(node, epoch, WALL_MS)
+    return node
+
+
+@pytest.fixture
+def directory() -> LocalDirectory:
+    return LocalDirectory(MemoryStore())
+
+
+async def test_ids_are_sorted_and_of_one_tenant(directory: LocalDirectory) -> None:
+    for node_id, tenant in (("c", "acme"), ("a", "acme"), ("b", "other")):
+        await live(directory, node_id, tenant)
+    await announce(directory, NodeIdentity("d", "acme"))
+    assert list(directory.live_ids("acme")) == ["a", "c"]
+    assert list(directory.ids("acme")) == ["a", "c", "d"]
+    assert list(directory.live_ids("other")) == ["b"]
+    assert list(directory.ids("nobody")) == list(directory.live_ids("nobody")) == []
+    assert list(directory.ids()) == ["a", "b", "c", "d"]
+    assert directory.live_count == 3
+
+
+async def test_a_newer_session_is_not_unlisted_by_the_end_of_the_older_one(directory: LocalDirectory) -> None:
+    node = await live(directory, "a", epoch=1)
+    directory.came(node, 2, WALL_MS)
+    directory.went(node, 1, NodeClose.SUPERSEDED, WALL_MS)
+    assert list(directory.live_ids("acme")) == ["a"]
+    directory.went(node, 2, NodeClose.TIMEOUT, WALL_MS + 7)
+    directory.went(node, 2, NodeClose.NORMAL, WALL_MS + 8)
+    assert list(directory.live_ids("acme")) == []
+    record = directory.find("a")
+    assert record is not None
+    assert (record.live, record.epoch, record.since_ms, record.left) == (False, 2, WALL_MS + 7, NodeClose.TIMEOUT)
+
+
+async def test_listeners_of_the_tenant_are_told_until_they_stop(directory: LocalDirectory) -> None:
+    told: list[str] = []
+    stop = directory.listen("acme", lambda: told.append("acme"))
+    directory.listen("other", lambda: told.append("other"))
+    node = await live(directory, "a")
+    directory.went(node, 1, NodeClose.NORMAL, WALL_MS)
+    directory.went(node, 1, NodeClose.NORMAL, WALL_MS)
+    assert told == ["acme", "acme"]
+    stop()
+    stop()
+    directory.came(node, 2, WALL_MS)
+    assert told == ["acme", "acme"]
+
+
+async def test_a_live_node_that_announces_other_tools_is_told_of_and_one_that_repeats_itself_is_not(
+    directory: LocalDirectory,
+) -> None:
+    told: list[None] = []
+    node = await live(directory, "a")
+    directory.listen("acme", lambda: told.append(None))
+    await announce(directory, node)
+    assert not told
+    await announce(directory, node, METRICS_CAPABILITY)
+    assert len(told) == 1
+    record = directory.find("a")
+    assert record is not None
+    assert record.live
+    assert {tool.target.kind for tool in record.tools} == {"system.metrics"}
+
+
+async def test_manifest_is_listed_when_it_is_durable_though_nobody_waits_for_that(directory: LocalDirectory) -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await announce(directory, NodeIdentity("a", "acme"))
+    assert directory.find("a") is None
+    await trio.testing.wait_all_tasks_blocked()
+    assert directory.find("a") is not None
+
+
+async def test_manifest_that_the_log_refuses_is_not_listed() -> None:
+    disk = MemoryDisk(is_full=True)
+    directory = LocalDirectory(MemoryStore(disk))
+    assert await announce(directory, NodeIdentity("a", "acme")) == AppendRefused(RefusalReason.DISK_FULL)
+    assert directory.find("a") is None
+
+
+async def test_manifests_outlast_the_process_and_their_nodes_are_away() -> None:
+    disk = MemoryDisk()
+    before = LocalDirectory(MemoryStore(disk))
+    await live(before, "a")
+    after = LocalDirectory(MemoryStore(disk))
+    await after.load()
+    record, known = after.find("a"), before.find("a")
+    assert record is not None
+    assert known is not None
+    assert record.accepted == known.accepted
+    assert (record.live, record.since_ms, record.left) == (False, None, None)
+
+
+async def test_node_that_was_enrolled_with_another_tenant_is_listed_there_alone(directory: LocalDirectory) -> None:
+    await live(directory, "a", "acme")
+    assert await announce(directory, NodeIdentity("a", "other")) == Appended((0,))
+    assert (list(directory.ids("acme")), list(directory.live_ids("acme"))) == ([], [])
+    assert list(directory.ids("other")) == list(directory.ids()) == ["a"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans())))
+def test_live_ids_are_those_that_came_and_did_not_go(steps: list[tuple[str, bool]]) -> None:
+    async def main() -> None:
+        directory, alive = LocalDirectory(MemoryStore()), dict[str, NodeIdentity]()
+        for name, comes in steps:
+            if comes:
+                alive[name] = await live(directory, name)
+            elif name in alive:
+                directory.went(alive.pop(name), 1, NodeClose.NORMAL, WALL_MS)
+        assert list(directory.live_ids("acme")) == sorted(alive)
+
+    trio.run(main)
