@@ -5,6 +5,7 @@ from math import ceil
 
 # A bucket refilled for exactly the time it was told to wait may lack a rounding error of a token.
 _ENOUGH = 1.0 - 1e-9
+WAIT_S_MAX = 24 * 3600.0  # nobody is told to wait longer, however small the rate
 
 
 @dataclass(slots=True)
@@ -27,7 +28,12 @@ class TokenBucket:
         """How long until there is a token; None when there is one."""
         self.tokens = min(self.capacity, self.tokens + max(0.0, now_s - self.filled_s) * self.rate_per_s)
         self.filled_s = max(self.filled_s, now_s)
-        return None if self.tokens >= _ENOUGH else ceil((1.0 - self.tokens) / self.rate_per_s * 1000)
+        if self.tokens >= _ENOUGH:
+            return None
+        # Not divided first: a rate may be so small that the quotient is infinite.
+        lacking = 1.0 - self.tokens
+        wait_s = WAIT_S_MAX if lacking >= self.rate_per_s * WAIT_S_MAX else lacking / self.rate_per_s
+        return ceil(wait_s * 1000)
 
     def take(self, now_s: float) -> int | None:
         """One token, or how long until there is one."""

@@ -24,9 +24,24 @@ import trio
 from actors.log.sqlite_files import open_files
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import DEFAULT_LIMITS, Appended, OpenItem, Part
-from actors.node.command_rules import Decision, NodeState, decide
-from actors.node.commands import IssueCommand, OpenSession, Report, TakeAck, TakeResume
-from actors.node.events import CommandAcked, CommandQueued, CommandSent, encode
+from actors.node.command_rules import (
+    Decision,
+    decide,
+)
+from actors.node.history import (
+    CommandAcked,
+    CommandQueued,
+    CommandSent,
+    NodeState,
+    encode,
+)
+from actors.node.intents import (
+    Issue,
+    OpenSession,
+    Report,
+    TakeAck,
+    TakeResume,
+)
 from actors.node.node_stream import part_of, restore, stream_of
 
 RESULTS = Path(__file__).parent / "results" / "log.json"
@@ -148,7 +163,7 @@ async def replay(folder: Path, events: int) -> tuple[float, float]:
     """Seconds to rebuild a node from that many events, and from a snapshot instead."""
     node, state = "01jd0000000000000000000001", NodeState()
     first = decide(state, OpenSession("s"), NOW_MS)
-    second = decide(first.state, TakeResume(1, "journal", None), NOW_MS)
+    second = decide(first.state, TakeResume("frame", "journal", None), NOW_MS, epoch=1)
     pending, before = [*first.events, *second.events], state
     state = second.state
     async with await SqliteStore.open(folder / "replay.db") as store:
@@ -156,8 +171,8 @@ async def replay(folder: Path, events: int) -> tuple[float, float]:
         while state.version + 3 <= events:
             number += 1
             msg_id = command_id(0, number)
-            issued = decide(state, IssueCommand(1, msg_id, TOOL, "agent_018f", "acme", NOW_MS + 5_000), NOW_MS)
-            acked = decide(issued.state, TakeAck(1, Report(msg_id, ok=True)), NOW_MS)
+            issued = decide(state, Issue(msg_id, TOOL, "agent_018f", "acme", NOW_MS + 5_000), NOW_MS, epoch=1)
+            acked = decide(issued.state, TakeAck(Report(msg_id, ok=True)), NOW_MS, epoch=1)
             pending += [*issued.events, *acked.events]
             state = acked.state
             if len(pending) > 3_000 or state.version + 3 > events:
@@ -167,11 +182,11 @@ async def replay(folder: Path, events: int) -> tuple[float, float]:
                 assert isinstance(await store.append(whole), Appended)
                 pending, before = [], state
         start_s = time.perf_counter()
-        assert restore(await store.load(stream_of(node))).state == state
+        assert restore(await store.load(stream_of(node))) == state
         folded_s = time.perf_counter() - start_s
         await store.append(part_of(node, state, Decision(state), NOW_MS, snapshot=True))
         start_s = time.perf_counter()
-        assert restore(await store.load(stream_of(node))).state == state
+        assert restore(await store.load(stream_of(node))) == state
         return folded_s, time.perf_counter() - start_s
 
 

@@ -47,12 +47,8 @@ class NodeRecord:
     def manifest(self) -> Mapping[str, Any]:
         return self.accepted.manifest
 
-    @property
-    def issued_at_ms(self) -> int:
-        return int(self.accepted.manifest["issued_at_ms"])
-
     def is_expired(self, wall_ms: int) -> bool:
-        return wall_ms >= int(self.accepted.manifest["expires_at_ms"])
+        return self.accepted.is_expired(wall_ms)
 
 
 class Directory(Protocol):
@@ -149,20 +145,21 @@ class LocalDirectory:
         part = Part(stream=_STREAM, expected_version=0, at_ms=wall_ms, opened=(OpenItem(node.node_id, data),))
 
         def answered(answer: AppendAnswer | StoreFailedError) -> None:
-            if isinstance(answer, Appended):
-                self._announced(node, accepted)
-            then(answer)
+            is_news = isinstance(answer, Appended) and self._announced(node, accepted)
+            then(answer)  # first: whoever is told of the news finds the session knowing them
+            if is_news:
+                self.notify(node.tenant)
 
         return self._store.submit((part,), answered)
 
-    def _announced(self, node: NodeIdentity, accepted: Accepted) -> None:
+    def _announced(self, node: NodeIdentity, accepted: Accepted) -> bool:
+        """Whether the tools of a live node are others now."""
         known = self._records.get(node.node_id)
         if known is None or known.tenant != node.tenant:
             self._list(NodeRecord(node.node_id, node.tenant, accepted))
-            return
+            return False
         self._records[node.node_id] = replace(known, accepted=accepted)
-        if known.live and known.tools != accepted.tools:
-            self.notify(node.tenant)
+        return known.live and known.tools != accepted.tools
 
     def came(self, node: NodeIdentity, epoch: int, wall_ms: int) -> None:
         """Its session of this epoch is live. It has announced itself before."""

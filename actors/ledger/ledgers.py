@@ -18,8 +18,14 @@ import msgspec
 from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
 from actors.ledger.rules import Budget, Exceeded, LedgerState, evolve, exceeded_by
 from actors.log.store import Appended, BlindEvents, LogStore, OpenItem, Part
-from actors.node.events import CommandQueued, CommandSent, Settlement
-from actors.node.events import Event as CommandEvent
+from actors.node.history import (
+    CommandQueued,
+    CommandSent,
+    Settlement,
+)
+from actors.node.history import (
+    Event as CommandEvent,
+)
 
 LEDGERS_MAX = 10_000  # held in memory; beyond it, those at rest are read again when they are needed
 SNAPSHOT_EVERY_EVENTS = 256

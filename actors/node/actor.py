@@ -1,55 +1,47 @@
 """One live session of a node, driven: frames and calls in, decisions made durable, effects performed.
 
 The reader hands frames to `on_frame`, which never waits: heartbeats are answered and telemetry is relayed at once,
-whatever changes the log goes to `commits`, which brings it back here (`act`) when it is durable. So a command's byte
-leaves only after its events are on disk, in `msg_id` order.
+whatever changes the log is offered to the appender, which has it decided, made durable and then performed here. So a
+command's byte leaves only after its events are on disk, in `msg_id` order.
 
-The rules are elsewhere: the session's order in `session_rules`, the life of a command in `actors.node.command_rules`,
-limits in `limit_rules`, telemetry in `cadence_rules`. The socket is behind `Connection`; what a crash or a stop does
-to this actor is the supervisor's.
+Nothing is decided here: the session's order, and what it means when the log does not take something, is in
+`session_rules`, the life of a command in `command_rules`, limits in `limit_rules`, telemetry in `cadences`. The socket
+is behind `Connection`; what a crash or a stop does to this actor is the supervisor's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 import trio
 
 from actors.bus.bus import Failed, Listener, Outcome, free
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Exceeded
-from actors.log.store import Appended, answered
+from actors.log.appender import Appender, Lost
+from actors.log.store import AppendAnswer, Appended, AppendRefused, Loaded, StoreFailedError, Then
 from actors.log_throttle import LogThrottle
-from actors.node import commands
-from actors.node.cadence import Cadence
-from actors.node.cadences import Cadences
+from actors.node import intents, session_rules
+from actors.node.append_with_charges import submit_with_charges
+from actors.node.cadences import Cadence, Cadences, Stage
 from actors.node.calls import PendingCall
-from actors.node.command_rules import confirmed_through
-from actors.node.commits import Commits
-from actors.node.drops import Drop
-from actors.node.inbox import Cancel, Issue, LogItem, Sweep, Unwritten
+from actors.node.command_rules import decide
+from actors.node.history import Event, Illegal, NodeState, UnreadableHistoryError, confirmed_through
+from actors.node.intents import Answer, Cancel, Intent, Issue, OpenSession, ReportUnwritten, Sweep, TakeSnapshot
 from actors.node.limit_rules import CapabilityLimits, NodeLimits
-from actors.node.outcomes import mono_s, outcome_of
-from actors.node.services import Authenticated, Connection, LogRefusedError, NodeServices
-from actors.node.session_rules import (
-    CloseWith,
-    Count,
-    Effects,
-    JudgeManifest,
-    Moment,
-    Phase,
-    Relay,
-    SendFrame,
-    Session,
-    TakeAck,
-    TakeResume,
-)
+from actors.node.moment import Moment
+from actors.node.node_stream import part_of, restore, stream_of
+from actors.node.reports import Drop, outcome_of, report_of
+from actors.node.services import Authenticated, Connection, NodeServices
+from actors.node.session_rules import Effects, Phase, Session
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.frames import Announce, BadFrame, CmdAck, CmdCancel, Fault, Frame, Side, decode, encode, encode_cmd
+from schemas.frames import Announce, BadFrame, CmdAck, CmdCancel, Fault, Frame, Resume, Side, decode, encode, encode_cmd
 from schemas.manifest import Accepted, accept
 from schemas.projection import Tool, parse_tool_name
-from schemas.ulids import Mint
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -57,33 +49,50 @@ LATE_ACK_EVERY_S = 60.0  # between two log lines about a node's late acks; all o
 OVERLOAD_RETRY_MS = 1000  # what a caller is told when the gateway, not the capability, is at a limit
 
 
-class NodeActor:
-    """Implements `commits.Owner`."""
+@dataclass(slots=True)
+class Batch:
+    """Intents, decided one after the other, each on the state that the one before it left."""
 
-    commits_class = Commits
+    before: NodeState
+    state: NodeState
+    now_ms: int
+    events: list[Event] = field(default_factory=list)
+    answers: list[tuple[Intent, Answer]] = field(default_factory=list)
+    takes_snapshot: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.events and not self.takes_snapshot
+
+
+class NodeActor:
+    """Implements `actors.log.appender.Owner` and `actors.node.services.Receiver`."""
 
     def __init__(self, proved: Authenticated, connection: Connection, services: NodeServices) -> None:
         self.identity = proved.identity
         self.token_id = proved.token_id
         self.tools: Mapping[str, Tool] = {}
+        self.epoch = 0  # until it is granted
         self._auth_msg_id = proved.msg_id
         self._connection = connection
         self._services = services
-        self._mint = Mint(services.entropy)
-        self._session = Session(self._mint, services.settings, services.now(), proved.token_expires_at_ms)
-        self._cadences = Cadences(proved.identity.node_id, services.settings, self._mint, self._send)
+        settings, node_id, now = services.settings, proved.identity.node_id, services.now()
+        self._mint = services.mint_of(node_id)
+        self._calls = services.calls.of(node_id)
+        self._state = NodeState()
+        self._session = Session(self._mint, settings, now, proved.token_expires_at_ms)
+        self._cadences = Cadences(node_id, settings, self._mint, self._send)
         self._limits = NodeLimits()
-        self._commits = self.commits_class(proved.identity.node_id, self, services, self._mint)
+        self._appender: Appender[Intent, Batch] = Appender(
+            services.store,
+            stream_of(node_id),
+            self,
+            lambda: services.now().wall_ms,
+            settings.inbox_items_max,
+            settings.inbox_bytes_max,
+        )
         self._deadlines_changed = trio.Event()
         self._late_acks = LogThrottle(LATE_ACK_EVERY_S)
-
-    @property
-    def node_id(self) -> str:
-        return self.identity.node_id
-
-    @property
-    def tenant(self) -> str:
-        return self.identity.tenant
 
     @property
     def phase(self) -> Phase:
@@ -93,24 +102,29 @@ class NodeActor:
     def is_live(self) -> bool:
         return self._session.phase is Phase.LIVE
 
-    @property
-    def epoch(self) -> int:
-        return self._commits.state.epoch
-
     # ---- the actor's life -------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_time)
-            nursery.start_soon(self._commits.run)
+            nursery.start_soon(self._keep_log)
             await self._connection.run()
             self.close(NodeClose.NORMAL)
-            # What the node said before it went still counts: it is done, then the worker ends.
-            self._commits.close()
+            # What the node said before it went still counts: it is done, then the appender ends.
+            self._appender.close()
 
     def close(self, close: NodeClose) -> None:
         """End the session for a reason that lies outside of it: superseded, shutdown, token revoked, not reading."""
         self._perform(self._session.close(close), self._services.now())
+
+    async def _keep_log(self) -> None:
+        now = self._services.now()
+        self._appender.offer(OpenSession(self._mint.mint(now.wall_ms)), now.wall_ms)
+        try:
+            await self._appender.run()
+        except UnreadableHistoryError as error:
+            self._services.unreadable.tell(self.identity.node_id, error)
+            self.close(NodeClose.INTERNAL)
 
     async def _watch_time(self) -> None:
         while self._session.phase is not Phase.ENDED:
@@ -125,7 +139,7 @@ class NodeActor:
 
     def on_frame(self, data: bytes) -> None:
         """One text frame. Called by the reader, synchronously."""
-        self._on(decode(data, Side.NODE))
+        self._on(decode(data, Side.NODE), len(data))
 
     def on_binary(self) -> None:
         self._on(BadFrame(Fault.NOT_JSON))
@@ -133,38 +147,116 @@ class NodeActor:
     def on_too_large(self) -> None:
         self._on(BadFrame(Fault.TOO_LARGE))
 
-    def _on(self, frame: Frame | BadFrame) -> None:
+    def _on(self, frame: Frame | BadFrame, size_bytes: int = 0) -> None:
         now = self._services.now()
-        self._perform(self._session.received(frame, confirmed_through(self._commits.state), now), now)
+        self._perform(self._session.received(frame, confirmed_through(self._state), now), now, size_bytes)
 
-    def _perform(self, effects: Effects, now: Moment) -> None:
+    def _perform(self, effects: Effects, now: Moment, size_bytes: int = 0) -> None:
+        """`size_bytes` is that of the frame which they follow from."""
         for effect in effects:
             match effect:
-                case Relay(telemetry=telemetry, now=now):
+                case session_rules.Relay(telemetry=telemetry):
                     dropped = self._cadences.relay(telemetry.in_reply_to, telemetry.frame, now)
                     if dropped is not None:
                         self._services.count(dropped)
-                case SendFrame(frame=frame):
+                case session_rules.SendFrame(frame=frame):
                     self._send(frame)
-                case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id, ok=ok)) if msg_id in self._cadences:
-                    self._cadences.acked(msg_id, ok)
-                case TakeAck() | TakeResume() | JudgeManifest():
-                    if not self._commits.offer(effect, now.wall_ms):
-                        self.close(NodeClose.RATE_LIMITED)
-                case Count(what=what):
+                case session_rules.HandAck(ack=ack):
+                    self._hand_ack(ack, now, size_bytes)
+                case session_rules.HandResume(frames=frames):
+                    self._hand_resume(frames, now)
+                case session_rules.JudgeManifest(announce=announce):
+                    self._judge(announce, now)
+                case session_rules.KeepManifest(announce=announce, accepted=accepted):
+                    self._keep(announce, accepted, now)
+                case session_rules.Settle(msg_id=msg_id, outcome=outcome):
+                    self._calls.settle(msg_id, outcome)
+                case session_rules.GiveBack(issue=issue):
+                    self._give_back(issue)
+                case session_rules.Abandon(msg_id=msg_id):
+                    self._calls.abandon(msg_id)
+                case session_rules.Count(what=what):
                     self._services.count(what)
-                case CloseWith(close=close):
-                    self._end(close)
+                case session_rules.EndSession(close=close):
+                    self.close(close)
+                case session_rules.CloseWith(close=close):
+                    self._end(close, now)
 
     def _send(self, frame: Frame) -> None:
         self._connection.send(encode(frame))
 
-    def _end(self, close: NodeClose) -> None:
+    def _end(self, close: NodeClose, now: Moment) -> None:
         log.info("node_session_ended", node_id=self.identity.node_id, code=close.value.code, reason=close.value.reason)
         self._connection.close(close)
         self._deadlines_changed.set()
-        self._services.directory.went(self.identity, self.epoch, close, self._services.now().wall_ms)
+        self._services.directory.went(self.identity, self.epoch, close, now.wall_ms)
         self._cadences.end_all()
+
+    def _offer(self, intent: Intent, now: Moment, size_bytes: int) -> None:
+        """What a node says: one frame too many for the log is a flood."""
+        if not self._appender.offer(intent, now.wall_ms, size_bytes):
+            self.close(NodeClose.RATE_LIMITED)
+
+    def _hand_ack(self, ack: CmdAck, now: Moment, size_bytes: int) -> None:
+        msg_id = ack.in_reply_to or ""
+        if msg_id in self._cadences:
+            self._cadences.acked(msg_id, ack.ok)
+            return
+        command, arguments = self._state.open_commands.get(msg_id), self._calls.arguments_of(msg_id)
+        self._offer(intents.TakeAck(report_of(ack, command, arguments, self.identity.node_id)), now, size_bytes)
+
+    def _hand_resume(self, frames: Sequence[Resume], now: Moment) -> None:
+        # Whose callers gave up while the node was away: cancelled before anything is sent again.
+        for msg_id in self._calls.abandoned_of(self._state.open_commands):
+            self._appender.offer(Cancel(msg_id), now.wall_ms)
+        node_id, open_commands = self.identity.node_id, self._state.open_commands
+        last = frames[-1]
+        resume = intents.TakeResume(
+            last.msg_id,
+            last.journal_id,
+            last.last_cmd,
+            tuple(
+                report_of(
+                    said, open_commands.get(said.in_reply_to), self._calls.arguments_of(said.in_reply_to), node_id
+                )
+                for frame in frames
+                for said in frame.outcomes
+            ),
+            frozenset(msg_id for frame in frames for msg_id in frame.running),
+        )
+        self._offer(resume, now, 0)  # bounded as a whole, by the session's rules
+
+    # ---- manifests --------------------------------------------------------------------------------------------------
+
+    def _judge(self, announce: Announce, now: Moment) -> None:
+        record = self._services.directory.find(self.identity.node_id)
+        last = None if record is None else record.accepted
+        verdict = accept(announce.manifest, self.identity, self._services.certificates, last, now.wall_ms)
+        if verdict is last:
+            self._adopt(last, now)
+        self._perform(self._session.judged(announce, verdict, last, now), now)
+
+    def _keep(self, announce: Announce, accepted: Accepted, now: Moment) -> None:
+        """It is acknowledged when it is durable."""
+        then = partial(self._kept, announce, accepted)
+        refused = self._services.directory.announce(self.identity, accepted, now.wall_ms, then)
+        if refused is not None:
+            then(refused)
+
+    def _kept(self, announce: Announce, accepted: Accepted, answer: AppendAnswer | StoreFailedError) -> None:
+        """By the log, between two steps of the event loop: a bug here is this actor's, not the log's."""
+        try:
+            now, durable = self._services.now(), isinstance(answer, Appended)
+            if durable:
+                self._adopt(accepted, now)
+            self._perform(self._session.kept(announce, accepted, durable, now), now)
+            self._deadlines_changed.set()
+        except Exception as exc:
+            self._appender.crash(exc)
+
+    def _adopt(self, accepted: Accepted, now: Moment) -> None:
+        self.tools = {tool.name: tool for tool in accepted.tools}
+        self._limits.adopt(accepted.tools, now.mono_s)
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
@@ -178,32 +270,41 @@ class NodeActor:
         deadline_at_ms: int,
         hold: Callable[[str], Exceeded | None] = free,
     ) -> Outcome:
-        """Run a tool on the node. Name, access and arguments have been checked; the capability's limits are here.
+        """As `actors.bus.bus.Bus.call` has it.
 
-        `hold` sets the price of the command with this id aside, or says that the budget does not reach for it.
+        A caller that is cancelled leaves its command to the log: taken back if it was not decided yet, else cancelled
+        on the node, by this session or the next.
         """
         now = self._services.now()
         limits = self._admit(tool, now)
         if isinstance(limits, Failed):
             return limits
-        if (
-            self._services.calls.is_full
-            or len(self._commits.state.open_commands) >= self._services.settings.open_commands_max
-        ):
+        settings = self._services.settings
+        if self._services.calls.is_full or len(self._state.open_commands) >= settings.open_commands_max:
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
         over = limits.over_concurrency(now.mono_s) or limits.over_rate(now.mono_s)
         if over is not None:
             return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
-        call = PendingCall(self._mint.mint(now.wall_ms), tool, arguments, sub, tenant, deadline_at_ms)
-        exceeded = hold(call.msg_id)
+        issue = Issue(self._mint.mint(now.wall_ms), tool, sub, tenant, deadline_at_ms)
+        exceeded = hold(issue.msg_id)
         if exceeded is not None:
             return Failed(Code.RATE_LIMITED, over_budget=exceeded)
-        deadline_s = mono_s(deadline_at_ms, now)
-        limits.occupy(call.msg_id, deadline_s)
-        if not self._commits.offer(Issue(call), now.wall_ms):
-            self._give_back(call)
-            return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
-        return await self._answer_to(call, deadline_s)
+        call = PendingCall(issue.msg_id, arguments, now.mono_at(deadline_at_ms))
+        self._limits.occupy(self.tools[tool].target, issue.msg_id, call.deadline_s)
+        self._calls.add(call)
+        try:
+            if not self._appender.offer(issue, now.wall_ms):
+                self._give_back(issue)
+                return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
+            return await call.wait()
+        except trio.Cancelled:
+            if self._appender.withdraw(issue):
+                self._give_back(issue)
+            elif not self._appender.offer(Cancel(issue.msg_id), self._services.now().wall_ms):
+                self._calls.abandon(issue.msg_id)  # this session is over: the node's next one will see to it
+            raise
+        finally:
+            self._calls.remove(call)
 
     def _admit(self, tool: str, now: Moment) -> CapabilityLimits | Failed:
         record = self._services.directory.find(self.identity.node_id)
@@ -216,20 +317,14 @@ class NodeActor:
             return Failed(Code.MANIFEST_NOT_FOUND)
         return self._limits.of(announced.target) or Failed(Code.MANIFEST_NOT_FOUND)
 
-    async def _answer_to(self, call: PendingCall, deadline_s: float) -> Outcome:
-        self._services.calls.add(call, deadline_s)
-        try:
-            return await call.wait()
-        except trio.Cancelled:
-            if not self._commits.offer(Cancel(call.msg_id), self._services.now().wall_ms):
-                self._services.calls.abandon(call.msg_id)  # this session is over: the node's next one will see to it
-            raise
-        finally:
-            self._services.calls.remove(call)
+    def _give_back(self, issue: Issue) -> None:
+        self._limits.release(issue.msg_id)
+        if self._services.ledgers is not None:
+            self._services.ledgers.drop(issue.msg_id, Agent(issue.tenant, issue.sub))
 
-    def sweep(self) -> None:
-        """A minute has passed."""
-        self._commits.offer(Sweep(), self._services.now().wall_ms)
+    def sweep(self, *, snapshot: bool = False) -> None:
+        """A minute has passed; or history is to be cut, and needs the state as it is."""
+        self._appender.offer(TakeSnapshot() if snapshot else Sweep(), self._services.now().wall_ms)
 
     # ---- telemetry --------------------------------------------------------------------------------------------------
 
@@ -248,7 +343,7 @@ class NodeActor:
             if over is not None:
                 return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
             cadence = self._cadences.start(tool, cap_id, interval_ms, now)
-            if cadence.is_over:  # the session ended over sending it
+            if cadence.stage is Stage.OVER:  # the session ended over sending it
                 return Failed(Code.NODE_OFFLINE)
             self._deadlines_changed.set()
         cadence.listeners[listener] = None
@@ -257,112 +352,90 @@ class NodeActor:
     def detach(self, cadence: Cadence, listener: Listener) -> None:
         self._cadences.leave(cadence, listener, self._services.now())
 
-    # ---- what the commits bring -------------------------------------------------------------------------------------
+    # ---- the appender's owner ---------------------------------------------------------------------------------------
 
-    def granted(self, session_id: str, epoch: int) -> None:
-        log_id, now = self._services.store.log_id, self._services.now()
-        self._perform(self._session.granted(session_id, epoch, log_id, self._auth_msg_id, now), now)
-        self._deadlines_changed.set()
+    def load(self, loaded: Loaded) -> bool:
+        self._state = restore(loaded)
+        self._services.unreadable.is_read(self.identity.node_id)
+        if self._state.highest_id is not None:
+            self._mint.observe(self._state.highest_id)
+        return self.epoch == 0 or self._state.epoch == self.epoch
 
-    def log_refused(self) -> None:
-        self.close(NodeClose.INTERNAL)
+    def decide(self, batch: Sequence[Intent], now_ms: int) -> Batch:
+        decided = Batch(self._state, self._state, now_ms)
+        for intent in batch:
+            decision = decide(decided.state, intent, now_ms, epoch=self.epoch, arguments_of=self._calls)
+            decided.state = decision.state
+            decided.events += decision.events
+            decided.takes_snapshot |= type(intent) is TakeSnapshot
+            for answer in decision.answers:
+                decided.answers.append((intent, answer))
+        return decided
 
-    async def judge(self, announce: Announce) -> None:
-        """One that is accepted is kept before it is acknowledged."""
-        now, directory = self._services.now(), self._services.directory
-        record = directory.find(self.identity.node_id)
-        last_ms = record.issued_at_ms if record else None
-        verdict = accept(announce.manifest, self.identity, self._services.certificates, last_ms, now.wall_ms)
-        if isinstance(verdict, Accepted):
-            kept = await answered(lambda then: directory.announce(self.identity, verdict, now.wall_ms, then))
-            if not isinstance(kept, Appended):
-                raise LogRefusedError
-            self._adopt(verdict)
-        now = self._services.now()
-        self._perform(self._session.judged(announce, verdict, now), now)
+    def submit(self, draft: Batch, then: Then) -> AppendRefused | None:
+        part = part_of(self.identity.node_id, draft.before, draft, draft.now_ms, snapshot=draft.takes_snapshot)
+        return submit_with_charges(self._services.store, self._services.ledgers, part, draft.events, draft.now_ms, then)
 
-    def _adopt(self, accepted: Accepted) -> None:
-        self.tools = {tool.name: tool for tool in accepted.tools}
-        self._limits.adopt(accepted.tools, self._services.now().mono_s)
+    def perform(self, draft: Batch) -> Sequence[Intent]:
+        self._state = draft.state
+        unwritten: list[Intent] = []
+        for intent, answer in draft.answers:
+            match answer:
+                case intents.SendCommand(msg_id=msg_id):
+                    if not self._send_command(answer):
+                        unwritten.append(ReportUnwritten(msg_id))
+                case intents.Settled(msg_id=msg_id):
+                    self._limits.release(msg_id)
+                    self._calls.settle(msg_id, outcome_of(answer))
+                case _:
+                    self._say(intent, answer, self._services.now())
+        return unwritten
 
-    def refuse(self, batch: Sequence[LogItem]) -> None:
-        """The log did not take it: nothing was sent, nothing is settled, and the node keeps what it reported."""
-        for item in batch:
-            match item:
-                case Issue(call=call):
-                    self._give_back(call)
-                    call.settle(Failed(Code.INTERNAL, call.msg_id))
-                case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)) if msg_id in self._commits.state.open_commands:
-                    self._services.count(Drop.ACK_NOT_RECORDED)
-                    self._services.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
-                case Cancel(msg_id=msg_id):
-                    self._services.calls.abandon(msg_id)
-                case TakeResume():
-                    self.close(NodeClose.INTERNAL)
-
-    def superseded(self, batch: Sequence[LogItem]) -> None:
-        """What an older epoch still says counts for nothing; the node's newer session will tell how it ended."""
-        self.close(NodeClose.SUPERSEDED)
-        self.refuse([item for item in batch if isinstance(item, Issue | Cancel)])
-
-    def act(self, item: LogItem, said: commands.Answer, results: Mapping[str, Mapping[str, Any]]) -> None:
-        match said:
-            case commands.SendCommand():
-                self._send_command(said)
-            case commands.SendCancel(msg_id=msg_id):
-                self._send(CmdCancel(msg_id=self._mint.mint(self._services.now().wall_ms), in_reply_to=msg_id))
-            case commands.Settled(msg_id=msg_id):
-                self._commits.arguments.pop(msg_id, None)
-                self._limits.release(msg_id)
-                self._services.calls.settle(msg_id, outcome_of(said, isinstance(item, Unwritten), results.get(msg_id)))
-            case commands.Resumed() if isinstance(item, TakeResume):
-                self._resumed(item, said)
-            case commands.LateAck(msg_id=msg_id, state=state):
+    def _say(self, intent: Intent, answer: Answer, now: Moment) -> None:
+        match answer:
+            case intents.SessionGranted(epoch=epoch, session_id=session_id):
+                self.epoch = epoch
+                log_id = self._services.store.log_id
+                self._perform(self._session.granted(session_id, epoch, log_id, self._auth_msg_id, now), now)
+                self._deadlines_changed.set()
+            case intents.SendCancel(msg_id=msg_id):
+                self._send(CmdCancel(msg_id=self._mint.mint(now.wall_ms), in_reply_to=msg_id))
+            case intents.Resumed() if isinstance(intent, intents.TakeResume):
+                self._resumed(intent, answer, now)
+            case intents.LateAck(msg_id=msg_id, state=state):
                 self._services.count(Drop.LATE_ACK)
-                if late := self._late_acks.hit(self._services.now().mono_s):  # a node could fill the disk with them
+                if late := self._late_acks.hit(now.mono_s):  # a node could fill the disk with them
                     node_id = self.identity.node_id
                     log.info("late_ack", node_id=node_id, correlation_id=msg_id, state=state.value, late=late)
-            case commands.UnknownCommand():
+            case intents.UnknownCommand():
                 self._services.count(Drop.ACK_UNKNOWN)
-            case commands.StaleEpoch():
-                self.superseded([item])
-            case commands.Illegal():
-                self._illegal(item, said)
+            case intents.StaleEpoch():
+                self.lose((intent,), Lost.SUPERSEDED)
+            case Illegal(reason=reason):
+                self._perform(session_rules.illegal(intent, reason), now)
 
-    def _send_command(self, said: commands.SendCommand) -> None:
-        arguments = self._commits.arguments[said.msg_id]
-        if not self._connection.send(encode_cmd(said.msg_id, said.tool, arguments, said.deadline_at_ms)):
-            self._commits.report_unwritten(said.msg_id)
+    def _send_command(self, said: intents.SendCommand) -> bool:
+        """False when not one byte of it went out: the socket is gone, or its caller, who had the arguments."""
+        arguments = self._calls.arguments_of(said.msg_id)
+        if arguments is None:
+            return False
+        encoded = msgspec.json.encode(arguments)
+        return self._connection.send(encode_cmd(said.msg_id, said.tool, encoded, said.deadline_at_ms))
 
-    def _resumed(self, item: TakeResume, said: commands.Resumed) -> None:
-        frame, now = item.frames[-1], self._services.now()
-        if frame.last_cmd is not None:
-            self._mint.observe(frame.last_cmd)
-        for command in self._commits.state.open_commands.values():
+    def _resumed(self, resume: intents.TakeResume, said: intents.Resumed, now: Moment) -> None:
+        if resume.last_cmd is not None:
+            self._mint.observe(resume.last_cmd)
+        for command in self._state.open_commands.values():
             target = parse_tool_name(command.tool)
-            limits = None if isinstance(target, Code) else self._limits.of(target)
-            if limits is not None:
-                limits.occupy(command.msg_id, mono_s(command.deadline_at_ms, now))
-        resumed = self._session.resumed(
-            frame, said.epoch, said.confirmed_through, len(said.replayed), len(said.expired), now
-        )
-        self._perform(resumed, now)
+            if not isinstance(target, Code):
+                self._limits.occupy(target, command.msg_id, now.mono_at(command.deadline_at_ms))
+        self._perform(self._session.resumed(resume.frame_id, said, now), now)
         if self.is_live:
             self._services.directory.came(self.identity, self.epoch, now.wall_ms)
 
-    def _illegal(self, item: LogItem, said: commands.Illegal) -> None:
-        match item:
-            case TakeResume():
-                self.close(NodeClose.BAD_FRAME)
-            case Issue(call=call):
-                late = said.reason is commands.Reason.PAST_DEADLINE
-                self._give_back(call)
-                call.settle(Failed(Code.DEADLINE_EXCEEDED if late else Code.INTERNAL, call.msg_id))
-            case _:
-                self._services.count(Drop.COMMAND_ILLEGAL)
-
-    def _give_back(self, call: PendingCall) -> None:
-        """It never became a command: it takes no slot and costs nothing."""
-        self._limits.release(call.msg_id)
-        if self._services.ledgers is not None:
-            self._services.ledgers.drop(call.msg_id, Agent(call.tenant, call.sub))
+    def lose(self, batch: Sequence[Intent], why: Lost) -> None:
+        now = self._services.now()
+        if why is Lost.SUPERSEDED:
+            self.close(NodeClose.SUPERSEDED)
+        for intent in batch:
+            self._perform(session_rules.lost(intent, why), now)

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from actors.ledger.ledgers import Ledgers, blind_events_of
 from actors.log.store import AppendAnswer, Appended, AppendRefused, LogStore, Part, StoreFailedError, Then, answered
-from actors.node.events import Event
+from actors.node.history import (
+    Event,
+)
 
 
 def submit_with_charges(

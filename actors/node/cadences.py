@@ -1,16 +1,68 @@
-"""The cadences of one node: started by the first listener, stopped by the last, at most sixteen (device wire §6)."""
+"""The cadences of one node (device wire §6): one upstream `subscribe` each, however many listen; at most sixteen.
 
-from collections.abc import Callable, Iterator, Mapping
+Started by the first listener, stopped by the last. A frame that names another node, or comes less than half an interval
+after the last one relayed, is dropped and counted: a node that stalls and bursts must not throw its healthy readers
+out. Telemetry that breaks its schema does not even reach this file. Synchronous, with `now` passed in.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
 from typing import Any
 
 from actors.bus.bus import Listener
-from actors.node.cadence import Cadence
-from actors.node.cadence_rules import CadenceRules
-from actors.node.drops import Drop
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
+from actors.node.reports import Drop
 from actors.node.settings import NodeSettings
 from schemas.frames import Cmd, CmdCancel, Frame
 from schemas.ulids import Mint
+
+
+class Stage(Enum):
+    ASKED = auto()  # the `cmd` is out
+    RUNNING = auto()
+    OVER = auto()
+
+
+class Cadence:
+    def __init__(
+        self, msg_id: str, node_id: str, cap_id: str, interval_ms: int, ack_by_s: float, gap_min: float
+    ) -> None:
+        self.msg_id = msg_id
+        self.key = (cap_id, interval_ms)
+        self.ack_by_s = ack_by_s
+        self.stage = Stage.ASKED
+        self.listeners: dict[Listener, None] = {}  # a dict for its order
+        self._node_id = node_id
+        self._gap_s = interval_ms / 1000 * gap_min
+        self._relayed_s: float | None = None
+
+    def acked(self, ok: bool) -> None:
+        if self.stage is Stage.ASKED:
+            self.stage = Stage.RUNNING if ok else Stage.OVER
+
+    def tick(self, mono_s: float) -> None:
+        """Not acknowledged in time is refused."""
+        if self.stage is Stage.ASKED and mono_s >= self.ack_by_s:
+            self.stage = Stage.OVER
+
+    def relay(self, frame: Mapping[str, Any], mono_s: float) -> Drop | None:
+        """Pass a frame on to all listeners; or why not."""
+        if self.stage is not Stage.RUNNING:
+            return Drop.TELEMETRY_UNASKED
+        if frame["node_id"] != self._node_id:
+            return Drop.TELEMETRY_OF_ANOTHER_NODE
+        if self._relayed_s is not None and mono_s - self._relayed_s < self._gap_s:
+            return Drop.TELEMETRY_TOO_SOON
+        self._relayed_s = mono_s
+        for listener in list(self.listeners):
+            listener.on_frame(frame)
+        return None
+
+    def end(self) -> None:
+        self.stage = Stage.OVER
+        listeners, self.listeners = list(self.listeners), {}
+        for listener in listeners:
+            listener.on_cadence_end()
 
 
 class Cadences:
@@ -21,11 +73,11 @@ class Cadences:
         self._send = send
         self._by_msg_id: dict[str, Cadence] = {}
 
+    def __len__(self) -> int:
+        return len(self._by_msg_id)
+
     def __contains__(self, msg_id: object) -> bool:
         return msg_id in self._by_msg_id
-
-    def __iter__(self) -> Iterator[Cadence]:
-        return iter(list(self._by_msg_id.values()))
 
     @property
     def is_full(self) -> bool:
@@ -35,13 +87,13 @@ class Cadences:
         return next((cadence for cadence in self._by_msg_id.values() if cadence.key == (cap_id, interval_ms)), None)
 
     def start(self, tool: str, cap_id: str, interval_ms: int, now: Moment) -> Cadence:
-        ack_s_max = self._settings.cadence_ack_s_max
-        rules = CadenceRules(self._node_id, interval_ms, self._settings, now.mono_s + ack_s_max)
-        cadence = Cadence(self._mint.mint(now.wall_ms), cap_id, rules)
-        self._by_msg_id[cadence.msg_id] = cadence
-        deadline_at_ms = now.wall_ms + round(ack_s_max * 1000)
+        settings, msg_id = self._settings, self._mint.mint(now.wall_ms)
+        ack_by_s = now.mono_s + settings.cadence_ack_s_max
+        cadence = Cadence(msg_id, self._node_id, cap_id, interval_ms, ack_by_s, settings.cadence_gap_min)
+        self._by_msg_id[msg_id] = cadence
+        deadline_at_ms = now.wall_ms + round(settings.cadence_ack_s_max * 1000)
         arguments = {"interval_ms": interval_ms}
-        self._send(Cmd(msg_id=cadence.msg_id, tool=tool, arguments=arguments, deadline_at_ms=deadline_at_ms))
+        self._send(Cmd(msg_id=msg_id, tool=tool, arguments=arguments, deadline_at_ms=deadline_at_ms))
         return cadence
 
     def leave(self, cadence: Cadence, listener: Listener, now: Moment) -> None:
@@ -52,34 +104,29 @@ class Cadences:
             self._send(CmdCancel(msg_id=self._mint.mint(now.wall_ms), in_reply_to=cadence.msg_id))
 
     def acked(self, msg_id: str, ok: bool) -> None:
-        self._by_msg_id[msg_id].rules.acked(ok)
+        self._by_msg_id[msg_id].acked(ok)
         self._remove_what_is_over()
 
     def relay(self, msg_id: str | None, frame: Mapping[str, Any], now: Moment) -> Drop | None:
         """Pass a frame on to its listeners; or why not."""
         cadence = self._by_msg_id.get(msg_id or "")
-        if cadence is None:
-            return Drop.TELEMETRY_UNASKED
-        dropped = cadence.rules.admit(frame, now.mono_s)
-        if dropped is None:
-            cadence.publish(frame)
-        return dropped
+        return Drop.TELEMETRY_UNASKED if cadence is None else cadence.relay(frame, now.mono_s)
 
     def next_deadline_s(self) -> float:
-        waiting = (cadence.rules for cadence in self._by_msg_id.values() if cadence.rules.waits_for_ack)
-        return min((rules.ack_by_s for rules in waiting), default=float("inf"))
+        asked = (cadence for cadence in self._by_msg_id.values() if cadence.stage is Stage.ASKED)
+        return min((cadence.ack_by_s for cadence in asked), default=float("inf"))
 
     def tick(self, now: Moment) -> None:
         for cadence in self._by_msg_id.values():
-            cadence.rules.tick(now.mono_s)
+            cadence.tick(now.mono_s)
         self._remove_what_is_over()
 
     def end_all(self) -> None:
         for cadence in self._by_msg_id.values():
-            cadence.rules.end()
+            cadence.stage = Stage.OVER
         self._remove_what_is_over()
 
     def _remove_what_is_over(self) -> None:
-        for cadence in [cadence for cadence in self._by_msg_id.values() if cadence.is_over]:
+        for cadence in [cadence for cadence in self._by_msg_id.values() if cadence.stage is Stage.OVER]:
             del self._by_msg_id[cadence.msg_id]
             cadence.end()

@@ -1,7 +1,10 @@
-"""Calls in flight: who waits for which command, across the sessions of its node, and until when.
+"""Calls in flight: who waits for which command of a node, across the node's sessions, and until when.
 
 A command may be sent in one session and answered in the next, so the waiting callers belong to the process, not to a
-node's actor. What became of a command is decided by the log; this file only carries the answer to whoever still waits.
+node's actor. Ids are unique for one node only, so each node has its own (`NodeCalls`). What became of a command is
+decided by the log; this file only carries the answer to whoever still waits. A command's arguments are kept here and
+nowhere else: they go when its caller does.
+
 One task (`watch`) keeps the deadlines of all calls: a cancel scope for each costs every call what few ever need.
 """
 
@@ -9,6 +12,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import count
 from typing import Any
 
 import trio
@@ -17,16 +21,14 @@ from actors.bus.bus import Failed, Outcome
 from schemas.errors import Code
 
 CALLS_MAX = 10_000  # waiting at once, over all nodes; the next one is E_RATE_LIMITED
+ABANDONED_MAX = 512  # of one node, while it is away; of more, the node is not told that they were cancelled
 
 
 @dataclass(slots=True, eq=False)
 class PendingCall:
     msg_id: str
-    tool: str
     arguments: Mapping[str, Any]
-    sub: str
-    tenant: str
-    deadline_at_ms: int
+    deadline_s: float  # monotonic; then it is told E_DEADLINE_EXCEEDED
     outcome: Outcome | None = None
     _waiter: trio.lowlevel.Task | None = None
 
@@ -51,64 +53,103 @@ class PendingCall:
         return trio.lowlevel.Abort.SUCCEEDED
 
 
+class NodeCalls:
+    """Those for one node, by `msg_id`. `in`: whether a command's arguments are still here."""
+
+    def __init__(self, calls: "PendingCalls") -> None:
+        self._calls = calls
+        self._waiting: dict[str, PendingCall] = {}
+        self._abandoned: dict[str, None] = {}  # a dict for its order
+
+    def __contains__(self, msg_id: object) -> bool:
+        return msg_id in self._waiting
+
+    def arguments_of(self, msg_id: str) -> Mapping[str, Any] | None:
+        call = self._waiting.get(msg_id)
+        return None if call is None else call.arguments
+
+    def add(self, call: PendingCall) -> None:
+        """It waits from now on, until its deadline at most."""
+        self._waiting[call.msg_id] = call
+        self._calls.keep(call)
+
+    def remove(self, call: PendingCall) -> None:
+        if self._waiting.pop(call.msg_id, None) is not None:
+            self._calls.drop(call)
+
+    def settle(self, msg_id: str, outcome: Outcome) -> None:
+        """The command has ended: tell the caller, if it still waits here."""
+        self._abandoned.pop(msg_id, None)
+        call = self._waiting.get(msg_id)
+        if call is not None:
+            call.settle(outcome)
+
+    def abandon(self, msg_id: str) -> None:
+        """Its caller is gone, and no session is there to cancel it: remembered until the command has ended."""
+        if len(self._abandoned) < ABANDONED_MAX:
+            self._abandoned[msg_id] = None
+
+    def abandoned_of(self, open_commands: Collection[str]) -> list[str]:
+        """Which of these nobody waits for any more. Of others, which have ended elsewhere, nothing is remembered."""
+        self._abandoned = {msg_id: None for msg_id in self._abandoned if msg_id in open_commands}
+        return list(self._abandoned)
+
+    @property
+    def abandoned(self) -> int:
+        return len(self._abandoned)
+
+
 class PendingCalls:
     def __init__(self, calls_max: int = CALLS_MAX) -> None:
-        self._calls: dict[str, PendingCall] = {}
+        self._by_node: dict[str, NodeCalls] = {}  # of every node that was called: as many as are enrolled
+        self._count = 0
         self._calls_max = calls_max
-        self._abandoned: set[str] = set()
-        self._deadlines: list[tuple[float, str]] = []  # a heap; of calls that have ended too, until they come up
+        self._numbers = count()
+        self._deadlines: list[tuple[float, int, PendingCall]] = []  # a heap; of ended calls too, until they come up
         self._until_first = trio.CancelScope()
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        return self._count >= self._calls_max
 
     @property
     def kept_deadlines(self) -> int:
         """At most twice as many as calls may wait, however many have ended meanwhile."""
         return len(self._deadlines)
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._calls) >= self._calls_max
+    def of(self, node_id: str) -> NodeCalls:
+        calls = self._by_node.get(node_id)
+        if calls is None:
+            calls = self._by_node[node_id] = NodeCalls(self)
+        return calls
 
-    def add(self, call: PendingCall, deadline_s: float) -> None:
-        """It waits from now on, at most until then: E_DEADLINE_EXCEEDED."""
-        self._calls[call.msg_id] = call
+    def keep(self, call: PendingCall) -> None:
+        """For `NodeCalls`: one more, whose deadline is to be kept."""
+        self._count += 1
         if len(self._deadlines) > 2 * self._calls_max:
-            self._deadlines = [due for due in self._deadlines if due[1] in self._calls]
+            self._deadlines = [due for due in self._deadlines if due[2].outcome is None]
             heapify(self._deadlines)
-        heappush(self._deadlines, (deadline_s, call.msg_id))
-        if deadline_s < self._until_first.deadline:
-            self._until_first.deadline = deadline_s
+        heappush(self._deadlines, (call.deadline_s, next(self._numbers), call))
+        if call.deadline_s < self._until_first.deadline:
+            self._until_first.deadline = call.deadline_s
 
-    def remove(self, call: PendingCall) -> None:
-        self._calls.pop(call.msg_id, None)
+    def drop(self, call: PendingCall) -> None:
+        """For `NodeCalls`: one fewer. If it was never told anything, nobody wants to hear it any more."""
+        self._count -= 1
+        if call.outcome is None:
+            call.outcome = Failed(Code.DEADLINE_EXCEEDED, call.msg_id)
+        call.arguments = {}  # its deadline may be kept for a while
 
     async def watch(self) -> None:
         """Tell each caller whose time is up."""
         while True:
             now_s = trio.current_time()
-            while self._deadlines and (self._deadlines[0][0] <= now_s or self._deadlines[0][1] not in self._calls):
-                _, msg_id = heappop(self._deadlines)
-                call = self._calls.get(msg_id)
-                if call is not None:
-                    call.settle(Failed(Code.DEADLINE_EXCEEDED, msg_id))
+            while self._deadlines and (self._deadlines[0][0] <= now_s or self._deadlines[0][2].outcome is not None):
+                call = heappop(self._deadlines)[2]
+                call.settle(Failed(Code.DEADLINE_EXCEEDED, call.msg_id))
             first_s = self._deadlines[0][0] if self._deadlines else math.inf
             with trio.CancelScope(deadline=first_s) as self._until_first:
                 await trio.sleep_forever()
-
-    def abandon(self, msg_id: str) -> None:
-        """Its caller is gone, and no session is there to cancel it: to be remembered until the node is back."""
-        if len(self._abandoned) < self._calls_max:
-            self._abandoned.add(msg_id)
-
-    def abandoned_of(self, open_commands: Collection[str]) -> list[str]:
-        """Which of these nobody waits for any more."""
-        return [msg_id for msg_id in open_commands if msg_id in self._abandoned]
-
-    def settle(self, msg_id: str, outcome: Outcome) -> None:
-        """Tell the caller, if it still waits here."""
-        self._abandoned.discard(msg_id)
-        call = self._calls.get(msg_id)
-        if call is not None:
-            call.settle(outcome)

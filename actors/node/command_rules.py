@@ -1,9 +1,8 @@
 """The life of a command (device wire §7.3): a fold over events, and the decisions that make new ones.
 
-The log is the truth. `evolve(state, event)` (in `node_fold`) folds one recorded fact into a node's state; `decide`
-says which facts follow from a request, a frame or the passing of time, and what to do once they are durable. Whoever
-drives this appends the events first and acts on the answers after: a byte of a `cmd` leaves only when `CommandSent` is
-on disk.
+The log is the truth. `evolve(state, event)` folds one recorded fact into a node's state; `decide` says which facts
+follow from an intent, and what to do once they are durable. Whoever drives this appends the events first and acts on
+the answers after: a byte of a `cmd` leaves only when `CommandSent` is on disk.
 
     state         entered by          leaves to
     ------------  ------------------  -----------------------------------------------------------------------
@@ -26,43 +25,24 @@ it has already reported, or acked as begun: a lost or a rolled-back journal) not
 past, and every command in doubt becomes unknown. Otherwise its outcomes count first. Then, of each command still in
 doubt: the node is running it, so its ack will come; or the journal has passed it without an outcome, so it is unknown;
 or the journal has not reached it, so it did not begin and (the node having discarded what it had not begun) will not:
-past its deadline it is expired for certain, in time it is sent again under its old id. One step here goes beyond the
-letter of §7.3, with the same certainty: a command that did not begin and whose caller has cancelled it is settled as
-cancelled, not sent again.
+past its deadline it is expired for certain; in time it is sent again under its old id, if its arguments are still in
+memory, and expired if they are not. A command that was queued and never sent is judged like that too. One step here
+goes beyond the letter of §7.3, with the same certainty: a command that did not begin and whose caller has cancelled it
+is settled as cancelled, not sent again.
 
 A refusal (`begun: false`) says nothing about the journal: a node journals what it begins, not what it turns down.
 
 What cannot follow on a state is an answer (`Illegal`, `StaleEpoch`), and the state stays as it was. What this file does
-not know: time and sockets (`now_ms` is passed in), arguments and results, callers, and where events are kept.
+not know: time and sockets (`now_ms` is passed in), arguments (but for which commands they are still there), callers,
+and where events are kept.
 """
+
+from collections.abc import Callable, Container
+from typing import Any
 
 import msgspec
 
-from actors.node.commands import (
-    Answer,
-    CancelCommand,
-    Command,
-    Illegal,
-    IssueCommand,
-    LateAck,
-    OpenSession,
-    Reason,
-    Report,
-    ReportUnwritten,
-    ResultCheck,
-    Resumed,
-    SendCancel,
-    SendCommand,
-    SendQueued,
-    SessionGranted,
-    Settled,
-    StaleEpoch,
-    Sweep,
-    TakeAck,
-    TakeResume,
-    UnknownCommand,
-)
-from actors.node.events import (
+from actors.node.history import (
     FINAL_STATE,
     CommandAcked,
     CommandCancelled,
@@ -75,37 +55,47 @@ from actors.node.events import (
     CommandState,
     CommandUnknown,
     Event,
+    ExpiryReason,
+    Illegal,
     NodeResumed,
-    SessionOpened,
-    Settlement,
-)
-from actors.node.node_fold import (
-    CorruptHistoryError,
     NodeState,
     OpenCommand,
+    Reason,
+    SessionOpened,
+    Settlement,
     confirmed_through,
     evolve,
     find_open,
-    fold,
-    in_doubt,
     recent_state,
+)
+from actors.node.intents import (
+    Answer,
+    Cancel,
+    Intent,
+    Issue,
+    LateAck,
+    OpenSession,
+    Report,
+    ReportUnwritten,
+    ResultCheck,
+    Resumed,
+    SendCancel,
+    SendCommand,
+    SessionGranted,
+    Settled,
+    StaleEpoch,
+    Sweep,
+    TakeAck,
+    TakeResume,
+    TakeSnapshot,
+    UnknownCommand,
 )
 from schemas.ulids import is_too_far_ahead
 
-__all__ = [
-    "CorruptHistoryError",
-    "Decision",
-    "NodeState",
-    "OpenCommand",
-    "confirmed_through",
-    "decide",
-    "evolve",
-    "fold",
-    "in_doubt",
-    "recent_state",
-]
+IN_DOUBT_MS_MAX = 24 * 3600 * 1000  # sent and never heard of again: then it is unknown
 
-IN_DOUBT_MS_MAX = 24 * 3600 * 1000
+
+# ── the decisions ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -116,55 +106,40 @@ class Decision(msgspec.Struct, frozen=True):
     answers: tuple[Answer, ...] = ()
 
 
-# ── the decisions ─────────────────────────────────────────────────────────────────────────────────────────────────────
+def decide(
+    state: NodeState, intent: Intent, now_ms: int, *, epoch: int = 0, arguments_of: Container[str] = ()
+) -> Decision:
+    """What follows from `intent`, which comes from the session of this epoch: facts to record, and what to do then.
 
-
-def decide(state: NodeState, command: Command, now_ms: int) -> Decision:
-    """What follows from `command` on `state`: facts to record, and what to do once they are."""
-    draft = _Draft(state, now_ms)
-    if isinstance(command, OpenSession):
-        draft.record(SessionOpened(now_ms, state.epoch + 1, command.session_id))
-        draft.answer(SessionGranted(state.epoch + 1))
-    elif isinstance(command, Sweep):
-        draft.sweep()
-    elif command.epoch < state.epoch:
-        draft.answer(StaleEpoch(command.epoch, state.epoch))
-    elif command.epoch > state.epoch or command.epoch < 1:
+    `arguments_of` are the commands whose arguments are in memory.
+    """
+    draft = _Draft(state, now_ms, arguments_of)
+    at_any_time = _AT_ANY_TIME.get(type(intent))
+    if at_any_time is not None:
+        at_any_time(draft, intent)
+    elif epoch < state.epoch:
+        draft.answer(StaleEpoch(epoch, state.epoch))
+    elif epoch > state.epoch or epoch < 1:
         draft.answer(Illegal(Reason.EPOCH_NEVER_GRANTED))
     else:
-        _decide_in_session(draft, command)
+        _IN_A_SESSION[type(intent)](draft, intent)
     return Decision(draft.state, tuple(draft.events), tuple(draft.answers))
-
-
-def _decide_in_session(
-    draft: "_Draft", command: TakeResume | IssueCommand | SendQueued | ReportUnwritten | TakeAck | CancelCommand
-) -> None:
-    live = draft.state.resumed_epoch == command.epoch
-    match command:
-        case IssueCommand():
-            draft.issue(command, live)
-        case TakeAck() if live:
-            draft.settle_by(command.report)
-        case TakeResume():
-            draft.resume(command)
-        case SendQueued() if live:
-            draft.send_queued()
-        case SendQueued() | TakeAck():
-            draft.answer(Illegal(Reason.NOT_RESUMED))
-        case ReportUnwritten(msg_id=msg_id):
-            draft.expire_unwritten(msg_id, command.epoch)
-        case CancelCommand(msg_id=msg_id):
-            draft.cancel(msg_id, live)
 
 
 class _Draft:
     """A decision being made: each event is folded in at once, so that the next step sees it."""
 
-    def __init__(self, state: NodeState, now_ms: int) -> None:
+    def __init__(self, state: NodeState, now_ms: int, arguments_of: Container[str]) -> None:
         self.state = state
         self.now_ms = now_ms
+        self.arguments_of = arguments_of
         self.events: list[Event] = []
         self.answers: list[Answer] = []
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the latest session has resumed."""
+        return self.state.resumed_epoch == self.state.epoch
 
     def record(self, event: Event) -> None:
         after = evolve(self.state, event)
@@ -172,10 +147,16 @@ class _Draft:
         self.state = after
         self.events.append(event)
 
-    def record_final(self, event: Settlement) -> None:
+    def record_final(self, event: Settlement, report: Report | None = None) -> None:
         self.record(event)
+        state = FINAL_STATE[type(event)]
         code = event.code if isinstance(event, CommandFailed) else None
-        self.answer(Settled(event.msg_id, FINAL_STATE[type(event)], code))
+        expiry = event.reason if isinstance(event, CommandExpired) else None
+        result = report.result if report is not None and state is CommandState.ACKED else None
+        self.answer(Settled(event.msg_id, state, code, expiry, result))
+
+    def expire(self, msg_id: str, reason: ExpiryReason) -> None:
+        self.record_final(CommandExpired(self.now_ms, msg_id, reason))
 
     def answer(self, answer: Answer) -> None:
         self.answers.append(answer)
@@ -187,7 +168,15 @@ class _Draft:
     def is_late(self, command: OpenCommand) -> bool:
         return self.now_ms >= command.deadline_at_ms
 
-    def issue(self, issue: IssueCommand, live: bool) -> None:
+    def open_session(self, open_session: OpenSession) -> None:
+        epoch = self.state.epoch + 1
+        self.record(SessionOpened(self.now_ms, epoch, open_session.session_id))
+        self.answer(SessionGranted(epoch, open_session.session_id))
+
+    def take_snapshot(self, _: TakeSnapshot) -> None:
+        """Nothing happens but that."""
+
+    def issue(self, issue: Issue) -> None:
         highest = self.state.highest_id
         if highest is not None and issue.msg_id <= highest:
             self.answer(Illegal(Reason.ID_NOT_INCREASING, issue.msg_id))
@@ -197,26 +186,32 @@ class _Draft:
             self.record(
                 CommandQueued(self.now_ms, issue.msg_id, issue.tool, issue.sub, issue.tenant, issue.deadline_at_ms)
             )
-            if live:
-                self.send_queued()  # anything older that still waits goes first: msg_id order
+            if self.is_live:  # else it waits for `resume`
+                self.send(self.state.open_commands[issue.msg_id])
 
-    def send_queued(self) -> None:
-        for command in [command for command in self.state.open_commands.values() if command.epoch is None]:
-            if self.is_late(command):
-                self.record_final(CommandExpired(self.now_ms, command.msg_id))
-            else:
-                self.send(command)
-
-    def expire_unwritten(self, msg_id: str, epoch: int) -> None:
+    def expire_unwritten(self, unwritten: ReportUnwritten) -> None:
+        msg_id = unwritten.msg_id
         command = find_open(self.state, msg_id)
         if isinstance(command, Illegal):
             self.answer(command)
         elif command.epoch is None:
             self.answer(Illegal(Reason.NOT_SENT, msg_id))
-        elif command.epoch != epoch:
+        elif command.epoch != self.state.epoch:
             self.answer(Illegal(Reason.SENT_BY_ANOTHER_SESSION, msg_id))
         else:
-            self.record_final(CommandExpired(self.now_ms, msg_id))
+            self.expire(msg_id, ExpiryReason.UNWRITTEN)
+
+    def take_ack(self, ack: TakeAck) -> None:
+        report = ack.report
+        command = self.state.open_commands.get(report.msg_id)
+        if not self.is_live:
+            self.answer(Illegal(Reason.NOT_RESUMED))
+            return
+        self.settle_by(report)
+        if command is not None and command.epoch is not None and self.is_late(command):
+            final = recent_state(self.state, report.msg_id)
+            assert final is not None
+            self.answer(LateAck(report.msg_id, final))  # its caller has been told otherwise
 
     def settle_by(self, report: Report) -> None:
         command = self.state.open_commands.get(report.msg_id)
@@ -226,30 +221,32 @@ class _Draft:
         elif command.epoch is None:
             self.answer(Illegal(Reason.NOT_SENT, report.msg_id))
         else:
-            self.record_final(_verdict(report, command.cancel_requested, self.now_ms))
+            self.record_final(_verdict(report, command.cancel_requested, self.now_ms), report)
 
-    def cancel(self, msg_id: str, live: bool) -> None:
-        command = find_open(self.state, msg_id)
-        if isinstance(command, Illegal):
-            self.answer(command)
-        elif command.epoch is None:
+    def cancel(self, cancel: Cancel) -> None:
+        """Nothing happens to one that is final: its end and the caller's going crossed."""
+        msg_id = cancel.msg_id
+        command = self.state.open_commands.get(msg_id)
+        if command is None or command.cancel_requested:
+            return
+        if command.epoch is None:
             self.record_final(CommandCancelled(self.now_ms, msg_id))
-        elif not command.cancel_requested:
+        else:
             self.record(CommandCancelRequested(self.now_ms, msg_id))
-            if live:
+            if self.is_live:
                 self.answer(SendCancel(msg_id))
 
-    def sweep(self) -> None:
+    def sweep(self, _: Sweep) -> None:
         for command in self.state.open_commands.values():
             if command.epoch is None and self.is_late(command):
-                self.record_final(CommandExpired(self.now_ms, command.msg_id))
+                self.expire(command.msg_id, ExpiryReason.DEADLINE)
             # Sent commands are in doubt from their deadline on at the latest, seconds after they were sent.
             elif command.epoch is not None and self.now_ms >= command.deadline_at_ms + IN_DOUBT_MS_MAX:
                 self.record_final(CommandUnknown(self.now_ms, command.msg_id))
 
     def resume(self, resume: TakeResume) -> None:
         before, last_cmd = self.state, resume.last_cmd or ""
-        if before.resumed_epoch == resume.epoch:
+        if self.is_live:
             self.answer(Illegal(Reason.ALREADY_RESUMED))
             return
         if last_cmd and is_too_far_ahead(last_cmd, self.now_ms):
@@ -258,32 +255,35 @@ class _Draft:
         changed = before.journal_id is not None and (
             resume.journal_id != before.journal_id or last_cmd < (before.journal_mark or "")
         )
-        self.record(NodeResumed(self.now_ms, resume.epoch, resume.journal_id, resume.last_cmd, changed))
+        self.record(NodeResumed(self.now_ms, before.epoch, resume.journal_id, resume.last_cmd, changed))
         replayed: list[str] = []
         expired: list[str] = []
         running: list[OpenCommand] = []
+        waiting: list[OpenCommand] = []
         if not changed:
             for report in resume.outcomes:
                 self._take_outcome(report)
-        sent = [command for command in self.state.open_commands.values() if command.epoch is not None]
-        for command in sent:  # all in doubt: none was sent in the new epoch yet
-            msg_id = command.msg_id
-            if changed:
+        for command in list(self.state.open_commands.values()):  # none was sent in the new epoch yet
+            msg_id, was_sent = command.msg_id, command.epoch is not None
+            if was_sent and (changed or (msg_id <= last_cmd and msg_id not in resume.running)):
                 self.record_final(CommandUnknown(self.now_ms, msg_id))
-            elif msg_id in resume.running:
+            elif was_sent and msg_id in resume.running:
                 running.append(command)
-            elif msg_id <= last_cmd:
-                self.record_final(CommandUnknown(self.now_ms, msg_id))
-            elif self.is_late(command):
-                self.record_final(CommandExpired(self.now_ms, msg_id))
+            elif self.is_late(command) or (msg_id not in self.arguments_of and not command.cancel_requested):
+                reason = ExpiryReason.DEADLINE if self.is_late(command) else ExpiryReason.ARGUMENTS_GONE
+                self.expire(msg_id, reason)
                 expired.append(msg_id)
             elif command.cancel_requested:
                 self.record_final(CommandCancelled(self.now_ms, msg_id))
-            else:
+            elif was_sent:
                 self.send(command)
                 replayed.append(msg_id)
+            else:
+                waiting.append(command)
         confirmed = confirmed_through(self.state)
-        self.answer(Resumed(resume.epoch, changed, confirmed, tuple(replayed), tuple(expired)))
+        self.answer(Resumed(before.epoch, changed, confirmed, tuple(replayed), tuple(expired)))
+        for command in waiting:
+            self.send(command)
         for command in running:
             if command.cancel_requested:  # the first `cmd_cancel` may have died with the old socket
                 self.answer(SendCancel(command.msg_id))
@@ -299,13 +299,27 @@ class _Draft:
             self.settle_by(report)
 
 
+_AT_ANY_TIME: dict[type[Intent], Callable[[_Draft, Any], None]] = {
+    OpenSession: _Draft.open_session,
+    Sweep: _Draft.sweep,
+    TakeSnapshot: _Draft.take_snapshot,
+}
+_IN_A_SESSION: dict[type[Intent], Callable[[_Draft, Any], None]] = {
+    Issue: _Draft.issue,
+    TakeAck: _Draft.take_ack,
+    TakeResume: _Draft.resume,
+    ReportUnwritten: _Draft.expire_unwritten,
+    Cancel: _Draft.cancel,
+}
+
+
 def _verdict(report: Report, cancel_requested: bool, now_ms: int) -> Settlement:
     """How a sent command ends by what its node says of it."""
     msg_id = report.msg_id
     if report.interrupted:
         return CommandInterrupted(now_ms, msg_id)
     if report.ok:
-        invalid = report.result is ResultCheck.INVALID
+        invalid = report.check is ResultCheck.INVALID
         return CommandFailed(now_ms, msg_id, "E_INTERNAL") if invalid else CommandAcked(now_ms, msg_id)
     if not report.begun and report.code == "E_DEADLINE_EXCEEDED":
         return CommandExpired(now_ms, msg_id)

@@ -9,27 +9,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 import trio
 
 from actors.bus.bus import Attachment, Failed, Listener, Outcome, free
 from actors.ledger.rules import Exceeded
+from actors.log.store import Appended
 from actors.node.actor import NodeActor
 from actors.node.append_with_charges import append_with_charges
-from actors.node.cadence import Cadence
-from actors.node.command_rules import CorruptHistoryError, decide
-from actors.node.commands import Sweep
-from actors.node.node_stream import node_of, part_of, restore
+from actors.node.cadences import Cadence
+from actors.node.command_rules import decide
+from actors.node.history import NodeState, UnreadableHistoryError
+from actors.node.intents import Settled, Sweep
+from actors.node.node_stream import node_of, part_of, restore, stream_of
+from actors.node.reports import outcome_of
 from actors.node.services import Authenticated, Connection, NodeServices
 from actors.supervision.child import ChildSpec, Handle, Kind
-from actors.supervision.crash_report import report
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
 from schemas.errors import Code
-
-log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 SWEEP_EVERY_S = 60.0
 COMPACT_EVERY_SWEEPS = 60
@@ -148,17 +147,30 @@ class Fleet:
             actor = self.nodes.find(node_id)
             if actor is not None:
                 actor.sweep()
-                continue
-            try:
-                before = restore(await self.services.store.load(stream)).state
-            except CorruptHistoryError as error:
-                # One node's damaged history is that node's: its sessions end with 1011, everybody else goes on.
-                log.error("history_corrupt", node_id=node_id, causes=report(error))
-                continue
-            wall_ms = self.services.now().wall_ms
-            decision = decide(before, Sweep(), wall_ms)
-            if decision.events:
-                # A conflict means that the node has come back meanwhile, a refusal that the log is in trouble: in
-                # both cases the next sweep is soon enough.
-                part = part_of(node_id, before, decision, wall_ms)
-                await append_with_charges(self.services.store, self.services.ledgers, part, decision.events, wall_ms)
+            else:
+                await self._sweep_away(node_id)
+
+    async def _sweep_away(self, node_id: str) -> None:
+        state = await self._read(node_id)
+        if state is None:
+            return
+        wall_ms = self.services.now().wall_ms
+        decision = decide(state, Sweep(), wall_ms)
+        if not decision.events:
+            return
+        part = part_of(node_id, state, decision, wall_ms)
+        # A conflict means that the node has come back meanwhile, a refusal that the log is in trouble: in both cases
+        # the next sweep is soon enough.
+        answer = await append_with_charges(self.services.store, self.services.ledgers, part, decision.events, wall_ms)
+        if isinstance(answer, Appended):
+            for settled in decision.answers:
+                if isinstance(settled, Settled):
+                    self.services.calls.of(node_id).settle(settled.msg_id, outcome_of(settled))
+
+    async def _read(self, node_id: str) -> NodeState | None:
+        """None when its history cannot be read: that is this node's trouble, its sessions end with 1011."""
+        try:
+            return restore(await self.services.store.load(stream_of(node_id)))
+        except UnreadableHistoryError as error:
+            self.services.unreadable.tell(node_id, error)
+            return None

@@ -72,6 +72,7 @@ class NodeLimits:
 
     def __init__(self) -> None:
         self._limits: dict[tuple[str, str], CapabilityLimits] = {}
+        self._occupied: dict[str, CapabilityLimits] = {}  # by msg_id: a node may have hundreds of capabilities
 
     def __len__(self) -> int:
         return len(self._limits)
@@ -90,6 +91,14 @@ class NodeLimits:
     def of(self, target: ToolName) -> CapabilityLimits | None:
         return self._limits.get((target.kind, target.cap_id))
 
+    def occupy(self, target: ToolName, msg_id: str, deadline_s: float) -> None:
+        """It runs, from here on. What is not announced any more has no slots to take."""
+        limits = self.of(target)
+        if limits is not None:
+            limits.occupy(msg_id, deadline_s)
+            self._occupied[msg_id] = limits
+
     def release(self, msg_id: str) -> None:
-        for limits in self._limits.values():
+        limits = self._occupied.pop(msg_id, None)
+        if limits is not None:
             limits.release(msg_id)

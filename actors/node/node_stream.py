@@ -1,18 +1,32 @@
 """How a node's commands lie in the log: stream names, the open-command projection, snapshots, and the way back.
 
-The bridge between `command_rules`, which knows no store, and `store`, which knows no commands. Appending, and what to
-do about a conflict, is left to the node's actor.
+The bridge between the rules, which know no store, and `store`, which knows no commands. A history that cannot be read
+(damaged, or written by a newer version) is that node's trouble alone: `Unreadable` says so once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import msgspec
+import structlog
 
 from actors.log.store import Loaded, OpenItem, Part
-from actors.node.command_rules import CorruptHistoryError, NodeState, OpenCommand, fold
-from actors.node.events import CommandQueued, Event, NodeResumed, SessionOpened, decode, encode
+from actors.node.history import (
+    CorruptHistoryError,
+    Event,
+    NodeResumed,
+    NodeState,
+    OpenCommand,
+    SessionOpened,
+    UnreadableHistoryError,
+    decode,
+    encode,
+    fold,
+)
+from actors.supervision.crash_report import report
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 SNAPSHOT_EVERY_EVENTS = 256  # a restart folds fewer events than this; compaction needs a snapshot to cut at
 
@@ -34,13 +48,6 @@ class Decided(Protocol):
     def events(self) -> Sequence[Event]: ...
 
 
-class Restored(msgspec.Struct, frozen=True):
-    """A node's state, and the arguments of its open commands by `msg_id`."""
-
-    state: NodeState
-    arguments: dict[str, bytes]
-
-
 def stream_of(node_id: str) -> str:
     """The stream that a node's events are in."""
     return _STREAM_PREFIX + node_id
@@ -51,31 +58,21 @@ def node_of(stream: str) -> str | None:
     return stream.removeprefix(_STREAM_PREFIX) if stream.startswith(_STREAM_PREFIX) else None
 
 
-def part_of(
-    node_id: str,
-    before: NodeState,
-    decision: Decided,
-    at_ms: int,
-    arguments: Mapping[str, bytes] | None = None,
-    *,
-    snapshot: bool = False,
-) -> Part:
-    """What to append for a decision made on `before`. `arguments` are those of the commands it queues, by `msg_id`."""
+def part_of(node_id: str, before: NodeState, decision: Decided, at_ms: int, *, snapshot: bool = False) -> Part:
+    """What to append for a decision made on `before`."""
     after = decision.state
-    touched: dict[str, bool] = {}  # in order, each once; True if this decision queued it
+    touched: dict[str, None] = {}  # in order, each once
     for event in decision.events:
-        if isinstance(event, CommandQueued):
-            touched[event.msg_id] = True
-        elif not isinstance(event, (SessionOpened, NodeResumed)):
-            touched.setdefault(event.msg_id, False)
+        if not isinstance(event, (SessionOpened, NodeResumed)):
+            touched[event.msg_id] = None
     opened: list[OpenItem] = []
     closed: list[str] = []
-    for msg_id, queued in touched.items():
+    for msg_id in touched:
         command = after.open_commands.get(msg_id)
         if command is None:
             closed.append(msg_id)
         else:
-            opened.append(OpenItem(msg_id, _encoder.encode(command), (arguments or {})[msg_id] if queued else None))
+            opened.append(OpenItem(msg_id, _encoder.encode(command)))
     due = after.version // SNAPSHOT_EVERY_EVENTS > before.version // SNAPSHOT_EVERY_EVENTS
     return Part(
         stream_of(node_id),
@@ -88,8 +85,8 @@ def part_of(
     )
 
 
-def restore(loaded: Loaded) -> Restored:
-    """The node's state as the store has it."""
+def restore(loaded: Loaded) -> NodeState:
+    """The node's state as the store has it. Raises UnreadableHistoryError."""
     state = NodeState()
     if loaded.snapshot is not None:
         state = _decode(_state_decoder, loaded.snapshot.data)
@@ -100,16 +97,15 @@ def restore(loaded: Loaded) -> Restored:
     if state.version != loaded.version:
         raise CorruptHistoryError(f"{loaded.stream} ends at {state.version}, not at {loaded.version}")
     # The projection is written with the events it follows from. If the two differ, one of them is damaged.
-    projected = {item.key: _decode(_command_decoder, item.data) for item in loaded.open_items}
-    if projected != state.open_commands:
+    if {item.key: _decode(_command_decoder, item.data) for item in loaded.open_items} != state.open_commands:
         raise CorruptHistoryError(f"the open commands of {loaded.stream} are not those of its history")
-    return Restored(state, {item.key: item.arguments or b"" for item in loaded.open_items})
+    return state
 
 
-def open_commands_of(items: Iterable[OpenItem]) -> dict[str, OpenCommand]:
-    """The open commands among a node's items; one that is damaged is left out, and found out by `restore`."""
+def open_commands_of(loaded: Loaded) -> dict[str, OpenCommand]:
+    """The open commands of a node; one that is damaged is left out, and found out by `restore`."""
     found = {}
-    for item in items:
+    for item in loaded.open_items:
         with suppress(CorruptHistoryError):
             found[item.key] = _decode(_command_decoder, item.data)
     return found
@@ -120,3 +116,18 @@ def _decode(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
         return decoder.decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptHistoryError(str(error)) from None
+
+
+class Unreadable:
+    """Nodes whose history cannot be read: each is told of once, until it can be again."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def tell(self, node_id: str, error: UnreadableHistoryError) -> None:
+        if node_id not in self._told:
+            self._told.add(node_id)
+            log.error("history_unreadable", node_id=node_id, causes=report(error))
+
+    def is_read(self, node_id: str) -> None:
+        self._told.discard(node_id)

@@ -1,19 +1,21 @@
 """What a node's actor is given: its proved identity, its connection, and what all nodes of a process share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
 from actors.node.calls import PendingCalls
-from actors.node.drops import Drop
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
+from actors.node.node_stream import Unreadable
+from actors.node.reports import Drop
 from actors.node.settings import NodeSettings
 from schemas.certificates import KnownCertificates
 from schemas.closes import NodeClose
 from schemas.manifest import NodeIdentity
+from schemas.ulids import Mint
 
 
 class Connection(Protocol):
@@ -41,10 +43,6 @@ class Receiver(Protocol):
     def close(self, close: NodeClose) -> None: ...
 
 
-class LogRefusedError(Exception):
-    """The log would not take what a session needs to go on: the node is told 1011 and comes back."""
-
-
 @dataclass(frozen=True, slots=True)
 class NodeServices:
     """What every node's actor shares."""
@@ -58,6 +56,12 @@ class NodeServices:
     entropy: Callable[[int], bytes]
     count: Callable[[Drop], None]
     ledgers: Ledgers | None = None  # None: nothing is charged
+    unreadable: Unreadable = field(default_factory=Unreadable)
+    mints: dict[str, Mint] = field(default_factory=dict)
+    """By node, across its sessions: ids never go back, whatever our clock does."""
+
+    def mint_of(self, node_id: str) -> Mint:
+        return self.mints.setdefault(node_id, Mint(self.entropy))
 
 
 @dataclass(frozen=True, slots=True)

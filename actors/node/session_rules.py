@@ -10,22 +10,31 @@
 
 From any phase: a bad frame or one out of order 4400, a frame too large 4413, 60 s without one 4408, a `resume` that is
 not complete within 10 s of `auth_ok` 4408, three refused manifests in a row 4422, a flood 4429, the end of the token
-4401. The first close stands.
+4401. The first close stands. Time that we take ourselves (to keep a manifest, to record a `resume`) is not the node's.
+
+Judging a manifest is dear. One that says what is accepted already is acknowledged at once; others have a rate, and one
+at a time: beyond it the node is told E_RATE_LIMITED, and may try again.
 
 Synchronous and without a clock: every method takes `now` and returns effects, to be performed in their order. What a
 manifest is worth (`schemas.manifest`), what a `resume` or an ack does to commands (`actors.node.command_rules`) and who
-writes to the socket are not known here.
+writes to the socket are not known here; what it means when the log does not take something is (`lost`, `illegal`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Any
 
-from actors.node.drops import Drop
+from actors.bucket_rules import TokenBucket
+from actors.bus.bus import Failed, Outcome
+from actors.log.appender import Lost
+from actors.node.history import Reason
+from actors.node.intents import Cancel, Intent, Issue, OpenSession, Resumed, TakeAck, TakeResume
+from actors.node.moment import Moment
+from actors.node.reports import Drop
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
-from schemas.errors import envelope
+from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.frames import (
     Announce,
     AnnounceAck,
@@ -44,12 +53,7 @@ from schemas.frames import (
 from schemas.manifest import Accepted, Rejected
 from schemas.ulids import Mint
 
-
-class Moment(NamedTuple):
-    """Now, on both clocks: `mono_s` for spans, `wall_ms` for dates that others know too."""
-
-    mono_s: float
-    wall_ms: int
+_ONE_AT_A_TIME_MS = 1000  # told to a node that announces again before its last manifest is acknowledged
 
 
 class Phase(Enum):
@@ -75,20 +79,30 @@ class CloseWith:
 
 @dataclass(frozen=True, slots=True)
 class JudgeManifest:
-    """Judge it, keep it if accepted, then say `judged`."""
+    """Judge it, then say `judged`."""
 
     announce: Announce
 
 
 @dataclass(frozen=True, slots=True)
-class TakeResume:
-    """All frames of one `resume`: give them to the log, then say `resumed`."""
+class KeepManifest:
+    """Make it durable, then say `kept`."""
+
+    announce: Announce
+    accepted: Accepted
+
+
+@dataclass(frozen=True, slots=True)
+class HandResume:
+    """All frames of one `resume`, for the log; then say `resumed`."""
 
     frames: tuple[Resume, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TakeAck:
+class HandAck:
+    """For the log, or for a cadence."""
+
     ack: CmdAck
 
 
@@ -105,8 +119,103 @@ class Count:
     what: Drop
 
 
-Effect = SendFrame | CloseWith | JudgeManifest | TakeResume | TakeAck | Relay | Count
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    """Say `close`: the session has to end, unless it has already."""
+
+    close: NodeClose
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Tell the caller of this command."""
+
+    msg_id: str
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBack:
+    """It never became a command: it takes no slot and costs nothing."""
+
+    issue: Issue
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """Its caller is gone, and the log does not know: to be remembered for the node's next session."""
+
+    msg_id: str
+
+
+Effect = (
+    SendFrame
+    | CloseWith
+    | JudgeManifest
+    | KeepManifest
+    | HandResume
+    | HandAck
+    | Relay
+    | Count
+    | EndSession
+    | Settle
+    | GiveBack
+    | Abandon
+)
 Effects = Sequence[Effect]
+
+
+# ---- what it means when an intent comes to nothing -------------------------------------------------------------------
+
+
+def _not_issued(code: Code) -> Callable[[Issue], Effects]:
+    return lambda issue: (GiveBack(issue), Settle(issue.msg_id, Failed(code, issue.msg_id)))
+
+
+def _close(close: NodeClose) -> Callable[[Any], Effects]:
+    return lambda _: (EndSession(close),)
+
+
+def _abandon(cancel: Cancel) -> Effects:
+    return (Abandon(cancel.msg_id),)
+
+
+def _ack_not_recorded(ack: TakeAck) -> Effects:
+    """The node keeps what it reported: it has to resume, or it would never say it again."""
+    msg_id = ack.report.msg_id
+    settle = Settle(msg_id, Failed(Code.INTERNAL, msg_id))
+    return (Count(Drop.ACK_NOT_RECORDED), settle, EndSession(NodeClose.INTERNAL))
+
+
+_LOST: Mapping[tuple[type[Intent], Lost], Callable[[Any], Effects]] = {
+    (OpenSession, Lost.REFUSED): _close(NodeClose.INTERNAL),
+    (TakeResume, Lost.REFUSED): _close(NodeClose.INTERNAL),
+    (TakeAck, Lost.REFUSED): _ack_not_recorded,
+    (Issue, Lost.REFUSED): _not_issued(Code.INTERNAL),
+    (Issue, Lost.SUPERSEDED): _not_issued(Code.NODE_OFFLINE),
+    (Issue, Lost.ENDED): _not_issued(Code.NODE_OFFLINE),
+    (Cancel, Lost.REFUSED): _abandon,
+    (Cancel, Lost.SUPERSEDED): _abandon,
+    (Cancel, Lost.ENDED): _abandon,
+}
+"""Whatever is not here is dropped: the node will say it again when it resumes, and time comes round by itself."""
+
+
+def lost(intent: Intent, why: Lost) -> Effects:
+    """The log did not take it."""
+    means = _LOST.get((type(intent), why))
+    return () if means is None else means(intent)
+
+
+def illegal(intent: Intent, reason: Reason) -> Effects:
+    """It could not follow on what the log holds."""
+    match intent:
+        case TakeResume():
+            return (EndSession(NodeClose.BAD_FRAME),)
+        case Issue():
+            return _not_issued(Code.DEADLINE_EXCEEDED if reason is Reason.PAST_DEADLINE else Code.INTERNAL)(intent)
+        case _:
+            return (Count(Drop.COMMAND_ILLEGAL),)
 
 
 class Session:
@@ -119,6 +228,8 @@ class Session:
         self._resume_by_s: float | None = None
         self._token_expires_s = now.mono_s + (token_expires_at_ms - now.wall_ms) / 1000
         self._refused_in_a_row = 0
+        self._manifests = TokenBucket.full(1 / settings.manifest_every_s, settings.manifests_burst, now.mono_s)
+        self._keeping_since_s: float | None = None  # a manifest
         self._resume_frames: list[Resume] = []
         self._flood = _Flood(settings)
 
@@ -145,30 +256,45 @@ class Session:
             )
         ]
 
-    def judged(self, announce: Announce, verdict: Accepted | Rejected, now: Moment) -> Effects:
-        """A manifest was judged, and kept if it was accepted."""
-        if self.phase is Phase.ENDED:
-            return ()
-        msg_id = self._mint.mint(now.wall_ms)
+    def judged(self, announce: Announce, verdict: Accepted | Rejected, known: Accepted | None, now: Moment) -> Effects:
+        """A manifest was judged. One that is `known`, the last accepted of this node, is durable already."""
         if isinstance(verdict, Rejected):
             self._refused_in_a_row += 1
             error = envelope(verdict.code, verdict.message, correlation_id=announce.msg_id)
-            refusal = SendFrame(ErrorFrame(msg_id=msg_id, in_reply_to=announce.msg_id, error=error))
+            refusal = self._refusal(announce, error, now)
             if self._refused_in_a_row >= self._settings.manifests_refused_max:
                 return [refusal, *self.close(NodeClose.MANIFEST_REJECTED)]
             return [refusal]
         self._refused_in_a_row = 0
-        self.accepted = verdict
+        if verdict is known:
+            return self._acknowledge(announce, verdict, now)
+        self._keeping_since_s = now.mono_s
+        return (KeepManifest(announce, verdict),)
+
+    def kept(self, announce: Announce, accepted: Accepted, durable: bool, now: Moment) -> Effects:
+        """The log has taken the manifest, or not."""
+        since_s, self._keeping_since_s = self._keeping_since_s, None
+        if self.phase is Phase.ENDED:
+            return ()
+        if not durable:
+            return self.close(NodeClose.INTERNAL)
+        if self._resume_by_s is not None and since_s is not None:
+            self._resume_by_s += now.mono_s - since_s
+        return self._acknowledge(announce, accepted, now)
+
+    def _acknowledge(self, announce: Announce, accepted: Accepted, now: Moment) -> Effects:
+        self.accepted = accepted
         if self.phase is Phase.ANNOUNCING:
             self.phase = Phase.RESUMING
-        tools = [tool.name for tool in verdict.tools]
-        return [
-            SendFrame(AnnounceAck(msg_id=msg_id, in_reply_to=announce.msg_id, manifest_etag=verdict.etag, tools=tools))
-        ]
+        tools, msg_id = [tool.name for tool in accepted.tools], self._mint.mint(now.wall_ms)
+        ack = AnnounceAck(msg_id=msg_id, in_reply_to=announce.msg_id, manifest_etag=accepted.etag, tools=tools)
+        return (SendFrame(ack),)
 
-    def resumed(
-        self, frame: Resume, epoch: int, confirmed_through: str | None, replayed: int, expired: int, now: Moment
-    ) -> Effects:
+    def _refusal(self, announce: Announce, error: ErrorEnvelope, now: Moment) -> SendFrame:
+        msg_id = self._mint.mint(now.wall_ms)
+        return SendFrame(ErrorFrame(msg_id=msg_id, in_reply_to=announce.msg_id, error=error))
+
+    def resumed(self, frame_id: str, resumed: Resumed, now: Moment) -> Effects:
         """The log has taken the `resume`; commands may follow `resume_ok`, not before."""
         if self.phase is not Phase.RESUMING:
             return ()
@@ -178,11 +304,11 @@ class Session:
             SendFrame(
                 ResumeOk(
                     msg_id=self._mint.mint(now.wall_ms),
-                    in_reply_to=frame.msg_id,
-                    epoch=epoch,
-                    confirmed_through=confirmed_through,
-                    replayed=replayed,
-                    expired=expired,
+                    in_reply_to=frame_id,
+                    epoch=resumed.epoch,
+                    confirmed_through=resumed.confirmed_through,
+                    replayed=len(resumed.replayed),
+                    expired=len(resumed.expired),
                 )
             )
         ]
@@ -206,12 +332,12 @@ class Session:
             case Telemetry(), Phase.LIVE:
                 return (Relay(frame, now),)
             case CmdAck(), Phase.LIVE:
-                return (TakeAck(frame),)
+                return (HandAck(frame),)
             case Heartbeat(), Phase.ANNOUNCING | Phase.RESUMING | Phase.LIVE:
                 return (SendFrame(self._heartbeat_ack(frame, confirmed_through, now)),)
             case Announce(), Phase.ANNOUNCING | Phase.RESUMING | Phase.LIVE:
-                return (JudgeManifest(frame),)
-            case Resume(), Phase.RESUMING:
+                return self._announce(frame, now)
+            case Resume(), Phase.RESUMING if self._resume_by_s is not None:
                 return self._resume(frame)
             case BadFrame(type="telemetry", msg_id=str()), Phase.LIVE:
                 return (Count(Drop.TELEMETRY_INVALID),)
@@ -219,6 +345,16 @@ class Session:
                 return self.close(NodeClose.TOO_LARGE)
             case _:
                 return self.close(NodeClose.BAD_FRAME)
+
+    def _announce(self, frame: Announce, now: Moment) -> Effects:
+        accepted = self.accepted
+        if accepted is not None and frame.manifest == accepted.manifest and not accepted.is_expired(now.wall_ms):
+            return self._acknowledge(frame, accepted, now)
+        wait_ms = _ONE_AT_A_TIME_MS if self._keeping_since_s is not None else self._manifests.take(now.mono_s)
+        if wait_ms is not None:
+            error = envelope(Code.RATE_LIMITED, retry_after_ms=wait_ms, correlation_id=frame.msg_id)
+            return (self._refusal(frame, error, now),)
+        return (JudgeManifest(frame),)
 
     def _heartbeat_ack(self, frame: Heartbeat, confirmed_through: str | None, now: Moment) -> HeartbeatAck:
         return HeartbeatAck(
@@ -240,14 +376,15 @@ class Session:
         if frame.more:
             return ()
         whole, self._resume_frames = tuple(self._resume_frames), []
-        return (TakeResume(whole),)
+        self._resume_by_s = None  # it is complete: how long the log takes for it is not the node's doing
+        return (HandResume(whole),)
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
     def next_deadline_s(self) -> float:
         """When `tick` has something to say if nothing happens until then."""
         deadlines = [self._heard_s + self._settings.silence_s_max, self._token_expires_s]
-        if self._resume_by_s is not None:
+        if self._resume_by_s is not None and self._keeping_since_s is None:
             deadlines.append(self._resume_by_s)
         return min(deadlines)
 
@@ -256,7 +393,7 @@ class Session:
             return self.close(NodeClose.UNAUTHORIZED)
         if now.mono_s >= self._heard_s + self._settings.silence_s_max:
             return self.close(NodeClose.TIMEOUT)
-        if self._resume_by_s is not None and now.mono_s >= self._resume_by_s:
+        if self._resume_by_s is not None and self._keeping_since_s is None and now.mono_s >= self._resume_by_s:
             return self.close(NodeClose.TIMEOUT)
         return ()
 

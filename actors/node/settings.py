@@ -15,6 +15,11 @@ class NodeSettings:
     resume_outcomes_max: int = 10_000  # in all its frames; more: 4400
     open_commands_max: int = 512  # of one node, sent and not settled; the next call is E_RATE_LIMITED
     inbox_items_max: int = 2048  # waiting for the log: a frame more is 4429, a call more E_RATE_LIMITED
+    inbox_bytes_max: int = 8 * 1024 * 1024  # of frames waiting for the log: one more is 4429
+    manifests_burst: int = 8  # judged at once; then one in `manifest_every_s`, sooner ones are refused: E_RATE_LIMITED
+    manifest_every_s: float = (
+        5.0  # between two manifests once the burst is used up; one that is accepted already is free
+    )
     cadences_max: int = 16  # a node: the next `subscribe` is E_RATE_LIMITED (§6)
     cadence_ack_s_max: float = 5.0  # a cadence not acknowledged in time ends
     cadence_gap_min: float = 0.5  # of an interval between two relayed frames; a sooner one is dropped and counted

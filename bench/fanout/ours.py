@@ -77,8 +77,10 @@ def request(gateway: Running, node: NodeActor) -> bytes:
 async def publish(node: NodeActor, fifo: str) -> None:
     async for data in trio.lowlevel.FdStream(open_fifo(fifo)):
         for stamp in stamps(data):
-            for cadence in node._cadences:  # noqa: SLF001  # the bench stands where the node's reader does
-                cadence.publish(frame(stamp, node.identity.node_id))
+            # The bench stands where the node's reader does.
+            for cadence in list(node._cadences._by_msg_id.values()):  # noqa: SLF001
+                for listener in list(cadence.listeners):
+                    listener.on_frame(frame(stamp, node.identity.node_id))
 
 
 def main(fifo: str) -> None:

@@ -19,8 +19,8 @@ from ulid import ULID
 from actors.bus.directory import Directory
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
+from actors.node.moment import Moment
 from actors.node.node_stream import stream_of
-from actors.node.session_rules import Moment
 from gateway.governance.spend.report import report
 from gateway.identity.tokens import AGENT_ID, Scope, TokenClass, TokenFault
 from gateway.main.data_folder import NO_TOKENS, DataFolder, makes_tokens

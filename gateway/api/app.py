@@ -20,7 +20,7 @@ import jiter
 import msgspec
 
 from actors.bus.directory import Directory
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from actors.stream.streams import Streams
 from gateway.api.admin import Admin
 from gateway.api.metrics import Metrics

@@ -5,7 +5,7 @@ The numbers name nobody, but they tell how busy a gateway is and what it is runn
 
 from collections.abc import Callable
 
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from gateway.identity.tokens import TokenClass, TokenFault, Verifier
 from gateway.net.exchange import Exchange
 from gateway.observe.metrics.text import CONTENT_TYPE

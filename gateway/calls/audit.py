@@ -11,7 +11,7 @@ from itertools import product
 
 import structlog
 
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from gateway.identity.tokens import Principal
 from gateway.observe.metrics.histogram import Histogram
 from gateway.observe.tracing import CallSpans, TraceParent

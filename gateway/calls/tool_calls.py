@@ -11,7 +11,7 @@ import msgspec
 
 from actors.bus.bus import Bus, Failed, free
 from actors.bus.directory import Directory, NodeRecord
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from gateway.calls.audit import OVER_HTTP, CallAudit, Decision, Origin
 from gateway.governance.denials import Denial, over_budget
 from gateway.governance.governor import Admission, Governor

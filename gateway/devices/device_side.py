@@ -11,9 +11,9 @@ from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Agent, Ledgers
 from actors.log.store import LogStore
 from actors.node.calls import PendingCalls
-from actors.node.drops import Drop
 from actors.node.fleet import Fleet
 from actors.node.node_stream import node_of, open_commands_of
+from actors.node.reports import Drop
 from actors.node.services import NodeServices
 from actors.node.settings import NodeSettings
 from actors.supervision.child import ChildSpec, Kind
@@ -108,7 +108,7 @@ class DeviceSide:
         open_commands = []
         for stream in await self._store.open_streams():
             if node_of(stream) is not None:
-                for msg_id, command in open_commands_of(await self._store.open_items(stream)).items():
+                for msg_id, command in open_commands_of(await self._store.load(stream)).items():
                     open_commands.append((msg_id, Agent(command.tenant, command.sub)))
         charged = await self.ledgers.start(open_commands, self._now().wall_ms)
         if charged:

@@ -15,7 +15,7 @@ import msgspec
 
 from actors.ledger.ledgers import Ledger, Ledgers
 from actors.ledger.rules import Exceeded
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from gateway.governance.denials import Denial, Reason, not_in_policy, over_budget, personal_data, too_often
 from gateway.governance.pii.kinds import Kind
 from gateway.governance.pii.scanner import Scanner

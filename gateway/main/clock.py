@@ -5,7 +5,7 @@ from time import time_ns
 
 from trio.lowlevel import current_clock
 
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 
 
 def now() -> Moment:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from actors.bus.directory import Directory
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from gateway.calls.audit import Origin, Via
 from gateway.calls.catalogue import Elsewhere, list_all_tools
 from gateway.calls.tool_calls import Answered, Refused, ToolCalls

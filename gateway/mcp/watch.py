@@ -13,7 +13,7 @@ import trio
 
 from actors.bus.bus import Attachment, Bus, Failed
 from actors.bus.directory import Directory
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from gateway.governance.denials import Denial
 from gateway.governance.governor import Governor
 from gateway.identity.scopes import authorize

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 
 from actors.bus.bus import Failed
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.streams import Streams
 from gateway.calls.audit import OVER_HTTP, Decision, Origin

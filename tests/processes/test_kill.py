@@ -20,7 +20,13 @@ from nacl.signing import SigningKey
 from actors.device.identity import DeviceIdentity
 from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
-from actors.node.events import FINAL_STATE, CommandQueued, CommandState, Settlement, decode
+from actors.node.history import (
+    FINAL_STATE,
+    CommandQueued,
+    CommandState,
+    Settlement,
+    decode,
+)
 from actors.node.node_stream import stream_of
 from gateway.identity.tokens import Issuer, Scope, TokenClass
 from schemas.certificates import CertificateAuthority

@@ -37,7 +37,9 @@ OTHER_NODE = "01hzx9k3m4p7q8r9s0t1v2w3xz"
 
 
 def judge(manifest: Any, *, last: int | None = None, now_ms: int = NOW_MS, session: NodeIdentity = SESSION) -> Any:
-    return accept(manifest, session, known(), last, now_ms)
+    """`last` is when the manifest accepted before was issued."""
+    before = None if last is None else Accepted({"issued_at_ms": last, "expires_at_ms": last + 1}, "etag", ())
+    return accept(manifest, session, known(), before, now_ms)
 
 
 def refused(verdict: Any) -> tuple[Code, str]:
@@ -215,6 +217,22 @@ def test_manifest_of_another_node_is_not_attested() -> None:
 def test_manifest_older_than_the_last_accepted_is_refused(last: int | None, good: bool) -> None:
     verdict = judge(signed(), last=last)
     assert isinstance(verdict, Accepted) if good else refused(verdict) == (Code.ATTESTATION_FAILED, "/issued_at_ms")
+
+
+def test_the_same_manifest_once_more_is_the_one_that_is_known_without_being_judged() -> None:
+    manifest = signed()
+    last = Accepted(manifest, "etag", ())
+    assert accept(dict(manifest), SESSION, known(), last, NOW_MS) is last
+
+
+@pytest.mark.parametrize("what", ["expired", "of another tenant", "by a certificate that is not known"])
+def test_the_same_manifest_is_judged_again_when_it_may_have_lost_its_worth(what: str) -> None:
+    manifest = signed()
+    last = Accepted(manifest, "etag", ())
+    now_ms = manifest["expires_at_ms"] if what == "expired" else NOW_MS
+    session = NodeIdentity(NODE_ID, "globex") if what == "of another tenant" else SESSION
+    certificates = KnownCertificates(CA.certificate, []) if what.startswith("by") else known()
+    assert isinstance(accept(manifest, session, certificates, last, now_ms), Rejected)
 
 
 # ---- 5. certificate ------------------------------------------------------------------------------------------------

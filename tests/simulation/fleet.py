@@ -22,8 +22,8 @@ from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
+from actors.node.moment import Moment
 from actors.node.services import Authenticated, NodeServices
-from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
 from actors.supervision.supervisor import Supervisor
 from schemas.certificates import CertificateAuthority, KnownCertificates

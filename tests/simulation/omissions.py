@@ -5,11 +5,10 @@ import msgspec
 from actors.device.omit import Omit
 from actors.log.memory_store import MemoryStore, _Stream
 from actors.log.store import AppendRefused, BlindEvents, Part, Then
-from actors.node.actor import NodeActor
-from actors.node.commands import SendCommand
-from actors.node.commits import Commits
-from actors.node.inbox import Draft
-from schemas.frames import Cmd, encode
+from actors.node.actor import Batch, NodeActor
+from actors.node.intents import (
+    SendCommand,
+)
 from tests.simulation.fleet import Rules
 
 
@@ -24,27 +23,18 @@ class UnfencedStore(MemoryStore):
         return msgspec.structs.replace(part, expected_version=version)
 
 
-class EagerCommits(Commits):
+class EagerActor(NodeActor):
     """Has a `cmd` written before its events are durable."""
 
-    def _submit(self, draft: Draft, then: Then) -> AppendRefused | None:
-        assert isinstance(self._owner, EagerActor)
+    def submit(self, draft: Batch, then: Then) -> AppendRefused | None:
         for _, said in draft.answers:
             if isinstance(said, SendCommand):
-                self._owner.send_early(said, self.arguments.get(said.msg_id) or draft.arguments[said.msg_id])
-        return super()._submit(draft, then)
+                super()._send_command(said)
+        return super().submit(draft, then)
 
-
-class EagerActor(NodeActor):
-    commits_class = EagerCommits
-
-    def send_early(self, said: SendCommand, arguments: bytes) -> None:
-        values = msgspec.json.decode(arguments)
-        cmd = Cmd(msg_id=said.msg_id, tool=said.tool, arguments=values, deadline_at_ms=said.deadline_at_ms)
-        self._connection.send(encode(cmd))
-
-    def _send_command(self, said: SendCommand) -> None:
-        pass
+    def _send_command(self, said: SendCommand) -> bool:
+        del said  # it is out already
+        return True
 
 
 OMISSIONS = {

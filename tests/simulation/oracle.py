@@ -8,19 +8,22 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from actors.log.memory_store import MemoryDisk
-from actors.node.commands import Illegal
-from actors.node.events import (
+from actors.node.history import (
     FINAL_STATE,
     CommandAcked,
     CommandQueued,
     CommandSent,
     CommandState,
+    CorruptHistoryError,
     Event,
+    Illegal,
+    NodeState,
     SessionOpened,
     Settlement,
     decode,
+    evolve,
+    fold,
 )
-from actors.node.node_fold import CorruptHistoryError, NodeState, evolve, fold
 from actors.node.node_stream import node_of, stream_of
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import trio
 
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from gateway.calls.tool_calls import Answered, No, Refused
 from gateway.calls.upstreams.actor import Trouble, Upstream
 from gateway.calls.upstreams.reach import Reach

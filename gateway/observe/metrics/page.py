@@ -14,7 +14,7 @@ from resource import getpagesize
 
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, AppendRefused, Conflict
-from actors.node.drops import Drop
+from actors.node.reports import Drop
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
 from gateway.devices.device_side import DeviceSide

@@ -10,7 +10,10 @@ from actors.ledger.ledgers import Agent, Ledger, Ledgers, agent_of, blind_events
 from actors.ledger.rules import Budget, Exceeded, LedgerState
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import Part
-from actors.node.events import CommandAcked, CommandQueued
+from actors.node.history import (
+    CommandAcked,
+    CommandQueued,
+)
 
 AGENT = Agent("acme", "agent_1")
 BUDGET = Budget(100)

@@ -12,8 +12,8 @@ from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
+from actors.node.moment import Moment
 from actors.node.services import Authenticated, NodeServices
-from actors.node.session_rules import Moment
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
 from schemas.frames import (

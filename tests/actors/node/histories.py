@@ -1,8 +1,28 @@
 """Short ways to say what a node's stream holds, for tests that read like the contract."""
 
-from actors.node.command_rules import Decision, NodeState, decide, fold
-from actors.node.commands import Command, IssueCommand, Report, ResultCheck, SendCommand, TakeResume
-from actors.node.events import CommandQueued, CommandSent, Event, NodeResumed, SessionOpened
+from collections.abc import Container
+
+from actors.node.command_rules import (
+    Decision,
+    decide,
+)
+from actors.node.history import (
+    CommandQueued,
+    CommandSent,
+    Event,
+    NodeResumed,
+    NodeState,
+    SessionOpened,
+    fold,
+)
+from actors.node.intents import (
+    Intent,
+    Issue,
+    Report,
+    ResultCheck,
+    SendCommand,
+    TakeResume,
+)
 
 NOW_MS = 1_800_000_000_000
 DEADLINE_MS = NOW_MS + 5_000
@@ -59,21 +79,20 @@ def resume(
     outcomes: tuple[Report, ...] = (),
     running: tuple[int, ...] = (),
     journal_id: str = "journal-a",
-    epoch: int = 2,
 ) -> TakeResume:
-    """The node's resume in its second session."""
+    """The node's resume."""
     last_cmd = None if last is None else cmd(last)
-    return TakeResume(epoch, journal_id, last_cmd, outcomes, frozenset(map(cmd, running)))
+    return TakeResume("frame", journal_id, last_cmd, outcomes, frozenset(map(cmd, running)))
 
 
-def issue(number: int, epoch: int = 1, deadline_at_ms: int = DEADLINE_MS) -> IssueCommand:
+def issue(number: int, deadline_at_ms: int = DEADLINE_MS) -> Issue:
     """A caller's command."""
-    return IssueCommand(epoch, cmd(number), TOOL, "agent_1", "acme", deadline_at_ms)
+    return Issue(cmd(number), TOOL, "agent_1", "acme", deadline_at_ms)
 
 
-def ok(number: int, result: ResultCheck = ResultCheck.VALID) -> Report:
+def ok(number: int, check: ResultCheck = ResultCheck.VALID) -> Report:
     """The node executed it."""
-    return Report(cmd(number), ok=True, result=result)
+    return Report(cmd(number), ok=True, check=check)
 
 
 def failed(number: int, code: str = "E_INTERNAL") -> Report:
@@ -101,8 +120,22 @@ def send(number: int) -> SendCommand:
     return SendCommand(cmd(number), TOOL, DEADLINE_MS)
 
 
-def decided(state: NodeState, command: Command, now_ms: int = NOW_MS) -> Decision:
-    """Decide, and check what holds of every decision: its state is the fold of its events."""
-    decision = decide(state, command, now_ms)
+class Every:
+    """All commands: whatever is asked for is in it."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+def decided(
+    state: NodeState,
+    intent: Intent,
+    now_ms: int = NOW_MS,
+    *,
+    epoch: int | None = None,
+    arguments_of: Container[str] = Every(),  # it never changes
+) -> Decision:
+    """Decide, in the latest session, and check what holds of every decision: its state is the fold of its events."""
+    decision = decide(state, intent, now_ms, epoch=state.epoch if epoch is None else epoch, arguments_of=arguments_of)
     assert decision.state == fold(state, decision.events)
     return decision

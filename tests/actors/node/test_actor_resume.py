@@ -1,15 +1,19 @@
 """A node's actor across sessions: resume, supersession, and a log in trouble."""
 
+from dataclasses import replace
+from functools import partial
+
 import trio
 from trio.testing import MockClock
 from ulid import ULID
 
 from actors.bus.bus import Failed, Succeeded
 from actors.log.memory_store import MemoryDisk
+from actors.node.moment import Moment
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.frames import AnnounceAck, AuthOk, Cmd, ResumeOk
+from schemas.frames import AnnounceAck, AuthOk, Cmd, Heartbeat, ResumeOk
 from schemas.frames import Outcome as Reported
 from tests.actors.node.calling import Caller, live
 from tests.actors.node.harness import Gateway, ScriptedNode, echo_of, now, until
@@ -70,7 +74,7 @@ async def test_stale_session_closes_with_4409_and_writes_nothing_more(autojump_c
         assert fresh.actor.epoch == stale.actor.epoch + 1
         outcome = await Caller(stale, nursery).answer()
         assert isinstance(outcome, Failed)
-        assert outcome.code is Code.INTERNAL
+        assert outcome.code is Code.NODE_OFFLINE
         assert stale.connection.closed is NodeClose.SUPERSEDED
         assert not any(isinstance(frame, Cmd) for frame in stale.connection.sent)
         nursery.cancel_scope.cancel()
@@ -187,6 +191,7 @@ async def test_caller_behind_a_manifest_that_cannot_be_kept_is_told(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:
     node = await live(gateway, nursery_of_actors)
+    await trio.sleep(1)  # so that it is another manifest
     started = trio.current_time()
     gateway.store.disk.is_full = True
     node.announce()
@@ -223,6 +228,116 @@ async def test_ack_that_cannot_be_recorded_is_dropped_and_its_caller_told(
     node.ack(cmd)
     assert await caller.answer() == Failed(Code.INTERNAL, cmd.msg_id)
     assert cmd.msg_id in gateway.store.disk.streams[f"node/{NODE_ID}"].open_items
+    assert gateway.counts["ack_not_recorded"] == 1
+
+
+async def test_ack_that_cannot_be_recorded_ends_the_session_so_that_the_node_reports_it_again(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    Caller(node, nursery_of_actors)
+    cmd = await node.connection.next(Cmd)
+    gateway.store.disk.is_full = True
+    node.ack(cmd)
+    await until(lambda: node.connection.closed is not None)
+    assert node.connection.closed is NodeClose.INTERNAL
+    gateway.store.disk.is_full = False
+    outcome = Reported(in_reply_to=cmd.msg_id, ok=True, result=echo_of(cmd), begun=True)
+    await live(gateway, nursery_of_actors, last_cmd=cmd.msg_id, outcomes=[outcome])
+    assert gateway.store.disk.streams[f"node/{NODE_ID}"].open_items == {}
+
+
+async def test_complete_resume_that_our_log_takes_long_to_record_is_no_timeout_of_the_node(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = ScriptedNode.alone(gateway)
+    nursery_of_actors.start_soon(node.actor.run)
+    await node.connection.next(AuthOk)
+    node.announce()
+    await node.connection.next(AnnounceAck)
+    gateway.store._before_commit = partial(trio.sleep, 11)  # noqa: SLF001
+    node.resume()
+    await node.connection.next(ResumeOk)
+    assert node.connection.closed is None
+
+
+async def test_manifest_that_our_log_takes_long_to_keep_is_no_timeout_of_the_node(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = ScriptedNode.alone(gateway)
+    nursery_of_actors.start_soon(node.actor.run)
+    await node.connection.next(AuthOk)
+    gateway.store._before_commit = partial(trio.sleep, 11)  # noqa: SLF001
+    node.announce()
+    await node.connection.next(AnnounceAck)
+    node.resume()
+    await node.connection.next(ResumeOk)
+
+
+async def test_superseded_session_neither_judges_nor_keeps_a_manifest(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    await trio.sleep(1)
+    before = gateway.services.directory.find(NODE_ID)
+    node.actor.close(NodeClose.SUPERSEDED)
+    node.announce()
+    await trio.sleep(1)
+    assert gateway.services.directory.find(NODE_ID) is not before  # it went
+    record = gateway.services.directory.find(NODE_ID)
+    assert record is not None
+    assert before is not None
+    assert record.accepted is before.accepted
+
+
+async def test_ids_of_all_frames_increase_across_sessions_though_our_clock_steps_back(
+    autojump_clock: MockClock, nursery_of_actors: trio.Nursery
+) -> None:
+    gateway, step_ms = Gateway(), 0
+
+    def stepping() -> Moment:
+        moment = now()
+        return Moment(moment.mono_s, moment.wall_ms - step_ms)
+
+    gateway.services = replace(gateway.services, now=stepping)
+    first = await live(gateway, nursery_of_actors)
+    await trio.sleep(40)
+    first.say(Heartbeat(msg_id=first.msg_id(), manifest_etag=None))
+    first.connection.hang_up()
+    step_ms = 30_000
+    second = await live(gateway, nursery_of_actors)
+    ids = [frame.msg_id for node in (first, second) for frame in node.connection.sent]
+    assert ids == sorted(ids)
+
+
+async def test_caller_that_leaves_before_its_command_is_decided_takes_it_back(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    stream = gateway.store.disk.streams[f"node/{NODE_ID}"]
+    gateway.store._before_commit = partial(trio.sleep, 1)  # noqa: SLF001
+    Caller(node, nursery_of_actors)
+    await trio.testing.wait_all_tasks_blocked()
+    second = Caller(node, nursery_of_actors)  # waits for the first one's append
+    await trio.testing.wait_all_tasks_blocked()
+    second.scope.cancel()
+    await trio.sleep(4)
+    assert len([event for event in stream.events if b"command_queued" in event.data]) == 1
+    assert len(gateway.services.calls) == 1
+
+
+async def test_more_bytes_than_may_wait_for_the_log_close_with_4429(
+    autojump_clock: MockClock, nursery_of_actors: trio.Nursery
+) -> None:
+    gateway = Gateway(settings=NodeSettings(inbox_bytes_max=1000))
+    node = await live(gateway, nursery_of_actors)
+    gateway.store._before_commit = trio.sleep_forever  # noqa: SLF001
+    Caller(node, nursery_of_actors)
+    await trio.testing.wait_all_tasks_blocked()  # its append is under way
+    cmd = Cmd(msg_id="01HZXC0000000000000000ZZZZ", tool="x.y.z.w", arguments={}, deadline_at_ms=1)
+    for _ in range(10):
+        node.ack(cmd, {"message": "x" * 200})
+    assert node.connection.closed is NodeClose.RATE_LIMITED
 
 
 async def test_log_that_refuses_the_epoch_closes_with_1011(

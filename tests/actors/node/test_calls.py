@@ -6,59 +6,61 @@ import trio
 from trio.testing import MockClock
 
 from actors.bus.bus import Failed, Outcome, Succeeded
-from actors.node.calls import PendingCall, PendingCalls
+from actors.node.calls import ABANDONED_MAX, PendingCall, PendingCalls
 from schemas.errors import Code
 
-
-def call(msg_id: str) -> PendingCall:
-    return PendingCall(msg_id, "tool", {}, "agent_x", "acme", 0)
+NODE = "01hzx9k3m4p7q8r9s0t1v2w3xy"
 
 
-async def outcomes_at(calls: PendingCalls, pending: dict[PendingCall, float]) -> list[tuple[float, str, Outcome]]:
+def call(msg_id: str, deadline_s: float) -> PendingCall:
+    return PendingCall(msg_id, {"message": "x"}, deadline_s)
+
+
+async def outcomes_at(calls: PendingCalls, pending: list[PendingCall]) -> list[tuple[float, str, Outcome]]:
     """When each was told what, with its deadlines kept."""
     told: list[tuple[float, str, Outcome]] = []
 
     async def wait(one: PendingCall) -> None:
         outcome = await one.wait()
-        calls.remove(one)
+        calls.of(NODE).remove(one)
         told.append((trio.current_time(), one.msg_id, outcome))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(calls.watch)
         async with trio.open_nursery() as waiting:
-            for one, deadline_s in pending.items():
-                calls.add(one, deadline_s)
+            for one in pending:
+                calls.of(NODE).add(one)
                 waiting.start_soon(wait, one)
         nursery.cancel_scope.cancel()
     return told
 
 
 async def test_each_call_is_told_at_its_own_deadline_whatever_order_they_came_in(autojump_clock: MockClock) -> None:
-    pending = {call("a"): 5.0, call("b"): 3.0, call("c"): 4.0, call("d"): 3.0}
+    pending = [call("a", 5.0), call("b", 3.0), call("c", 4.0), call("d", 3.0)]
     told = await outcomes_at(PendingCalls(), pending)
     assert sorted((at_s, msg_id) for at_s, msg_id, _ in told) == [(3.0, "b"), (3.0, "d"), (4.0, "c"), (5.0, "a")]
     assert {outcome for *_, outcome in told} == {Failed(Code.DEADLINE_EXCEEDED, msg_id) for msg_id in "abcd"}
 
 
 async def test_a_call_that_is_added_while_others_wait_keeps_an_earlier_deadline(autojump_clock: MockClock) -> None:
-    calls, late, early = PendingCalls(), call("late"), call("early")
+    calls, late, early = PendingCalls(), call("late", 10.0), call("early", 2.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(calls.watch)
-        calls.add(late, 10.0)
+        calls.of(NODE).add(late)
         await trio.sleep(1)
-        calls.add(early, 2.0)
+        calls.of(NODE).add(early)
         assert await early.wait() == Failed(Code.DEADLINE_EXCEEDED, "early")
         assert trio.current_time() == 2.0
         nursery.cancel_scope.cancel()
 
 
 async def test_the_first_outcome_stands_and_no_deadline_changes_it(autojump_clock: MockClock) -> None:
-    calls, one = PendingCalls(), call("a")
+    calls, one = PendingCalls(), call("a", 5.0)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(calls.watch)
-        calls.add(one, 5.0)
-        calls.settle("a", Succeeded("a", {}))
-        calls.settle("a", Failed(Code.INTERNAL, "a"))
+        calls.of(NODE).add(one)
+        calls.of(NODE).settle("a", Succeeded("a", {}))
+        calls.of(NODE).settle("a", Failed(Code.INTERNAL, "a"))
         await trio.sleep(10)
         assert await one.wait() == Succeeded("a", {})
         nursery.cancel_scope.cancel()
@@ -67,16 +69,54 @@ async def test_the_first_outcome_stands_and_no_deadline_changes_it(autojump_cloc
 async def test_deadlines_of_calls_that_have_ended_are_forgotten(autojump_clock: MockClock) -> None:
     calls = PendingCalls(calls_max=10)
     for number in range(1000):
-        one = call(str(number))
-        calls.add(one, math.inf)
-        calls.remove(one)
+        one = call(str(number), math.inf)
+        calls.of(NODE).add(one)
+        calls.of(NODE).remove(one)
     assert calls.kept_deadlines <= 21
 
 
 async def test_a_cancelled_caller_is_told_nothing(autojump_clock: MockClock) -> None:
-    calls, one = PendingCalls(), call("a")
-    calls.add(one, 5.0)
+    calls, one = PendingCalls(), call("a", 5.0)
+    calls.of(NODE).add(one)
     with trio.move_on_after(1):
         await one.wait()
-    calls.settle("a", Succeeded("a", {}))  # nobody waits: nothing is rescheduled
+    calls.of(NODE).settle("a", Succeeded("a", {}))  # nobody waits: nothing is rescheduled
     assert one.outcome == Succeeded("a", {})
+
+
+async def test_calls_of_two_nodes_that_have_the_same_id_are_told_their_own(autojump_clock: MockClock) -> None:
+    calls, mine, other = PendingCalls(), call("a", 5.0), call("a", 7.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(calls.watch)
+        calls.of(NODE).add(mine)
+        calls.of("another").add(other)
+        calls.of("another").settle("a", Succeeded("a", {"of": "another"}))
+        assert mine.outcome is None
+        assert await mine.wait() == Failed(Code.DEADLINE_EXCEEDED, "a")
+        assert trio.current_time() == 5.0
+        assert await other.wait() == Succeeded("a", {"of": "another"})
+        nursery.cancel_scope.cancel()
+
+
+def test_arguments_go_with_their_caller() -> None:
+    calls, one = PendingCalls(), call("a", 5.0)
+    calls.of(NODE).add(one)
+    assert "a" in calls.of(NODE)
+    assert calls.of(NODE).arguments_of("a") == {"message": "x"}
+    calls.of(NODE).remove(one)
+    assert "a" not in calls.of(NODE)
+    assert calls.of(NODE).arguments_of("a") is None
+    assert one.arguments == {}
+    assert len(calls) == 0
+
+
+def test_abandoned_commands_are_remembered_while_they_are_open_and_only_then() -> None:
+    calls = PendingCalls().of(NODE)
+    for msg_id in "abc":
+        calls.abandon(msg_id)
+    calls.settle("a", Failed(Code.INTERNAL, "a"))
+    assert calls.abandoned_of(["a", "b"]) == ["b"]
+    assert calls.abandoned == 1
+    for number in range(2 * ABANDONED_MAX):
+        calls.abandon(str(number))
+    assert calls.abandoned == ABANDONED_MAX

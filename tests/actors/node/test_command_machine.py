@@ -11,24 +11,30 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from actors.log.memory_store import MemoryDisk
 from actors.log.store import Appended
-from actors.node.command_rules import Decision, NodeState, confirmed_through, decide
-from actors.node.commands import (
-    CancelCommand,
-    Command,
-    IssueCommand,
+from actors.node.command_rules import (
+    Decision,
+    decide,
+)
+from actors.node.history import (
+    CommandState,
+    NodeState,
+    confirmed_through,
+)
+from actors.node.intents import (
+    Cancel,
+    Intent,
+    Issue,
     OpenSession,
     Report,
     ReportUnwritten,
     ResultCheck,
     Resumed,
     SendCommand,
-    SendQueued,
     Settled,
     Sweep,
     TakeAck,
     TakeResume,
 )
-from actors.node.events import CommandState
 from actors.node.node_stream import part_of, restore, stream_of
 from tests.actors.node.histories import NOW_MS, TOOL, cmd
 
@@ -41,7 +47,7 @@ REPORTS = st.builds(
     ok=st.booleans(),
     begun=st.booleans(),
     code=st.sampled_from(["E_INTERNAL", "E_DEADLINE_EXCEEDED"]),
-    result=st.sampled_from(ResultCheck),
+    check=st.sampled_from(ResultCheck),
     interrupted=st.sampled_from([False, False, False, True]),
 )
 
@@ -57,11 +63,12 @@ class CommandMachine(RuleBasedStateMachine):
         self.issued: dict[str, int] = {}  # id -> deadline
         self.final: dict[str, CommandState] = {}
         self.sent: list[tuple[int, str]] = []  # (epoch, id) in the order of sending
+        self.in_memory: set[str] = set()  # commands whose arguments are still there
 
-    def take(self, command: Command) -> Decision:
+    def take(self, intent: Intent, offset: int = 0) -> Decision:
         before = self.state
-        decision = decide(before, command, self.now_ms)
-        part = part_of(NODE, before, decision, self.now_ms, dict.fromkeys(map(cmd, range(200)), b"{}"))
+        decision = decide(before, intent, self.now_ms, epoch=before.epoch + offset, arguments_of=self.in_memory)
+        part = part_of(NODE, before, decision, self.now_ms)
         assert self.disk.commit((part,)) == Appended((decision.state.version,))
         self.state = decision.state
         for answer in decision.answers:
@@ -71,6 +78,7 @@ class CommandMachine(RuleBasedStateMachine):
             elif isinstance(answer, SendCommand):
                 assert self.now_ms < answer.deadline_at_ms, "nothing is sent at or after its deadline"
                 assert answer.msg_id not in self.final
+                assert answer.msg_id in self.in_memory, "nothing is sent without its arguments"
                 self.sent.append((self.state.epoch, answer.msg_id))
             elif isinstance(answer, Resumed):
                 assert answer.confirmed_through == confirmed_through(self.state)
@@ -93,34 +101,35 @@ class CommandMachine(RuleBasedStateMachine):
         self, offset: int, journal_id: str, last: int | None, outcomes: tuple[Report, ...], running: frozenset[str]
     ) -> None:
         last_cmd = None if last is None else cmd(last)
-        self.take(TakeResume(self.state.epoch + offset, journal_id, last_cmd, outcomes, running))
+        self.take(TakeResume("frame", journal_id, last_cmd, outcomes, running), offset)
 
     @rule()
     def resume_where_it_was(self) -> None:
-        self.take(TakeResume(self.state.epoch, self.state.journal_id or "a", self.state.journal_mark))
+        self.take(TakeResume("frame", self.state.journal_id or "a", self.state.journal_mark))
 
     @rule(offset=OFFSET, lead_ms=st.integers(0, 10))
     def issue(self, offset: int, lead_ms: int) -> None:
         number = len(self.issued) + 1 + (20 if self.state.journal_mark else 0)
-        command = IssueCommand(self.state.epoch + offset, cmd(number), TOOL, "s", "t", self.now_ms + lead_ms)
-        if self.take(command).events:
-            self.issued[cmd(number)] = command.deadline_at_ms
+        intent = Issue(cmd(number), TOOL, "s", "t", self.now_ms + lead_ms)
+        self.in_memory.add(cmd(number))
+        if self.take(intent, offset).events:
+            self.issued[cmd(number)] = intent.deadline_at_ms
 
-    @rule(offset=OFFSET)
-    def send_queued(self, offset: int) -> None:
-        self.take(SendQueued(self.state.epoch + offset))
+    @rule()
+    def lose_all_arguments(self) -> None:
+        self.in_memory.clear()
 
     @rule(offset=OFFSET, report=REPORTS)
     def ack(self, offset: int, report: Report) -> None:
-        self.take(TakeAck(self.state.epoch + offset, report))
+        self.take(TakeAck(report), offset)
 
     @rule(offset=OFFSET, number=NUMBERS)
     def cancel(self, offset: int, number: int) -> None:
-        self.take(CancelCommand(self.state.epoch + offset, cmd(number)))
+        self.take(Cancel(cmd(number)), offset)
 
     @rule(offset=OFFSET, number=NUMBERS)
     def report_unwritten(self, offset: int, number: int) -> None:
-        self.take(ReportUnwritten(self.state.epoch + offset, cmd(number)))
+        self.take(ReportUnwritten(cmd(number)), offset)
 
     @rule(step_ms=st.sampled_from([1, 5, 24 * 3600 * 1000]))
     def let_time_pass(self, step_ms: int) -> None:
@@ -141,9 +150,7 @@ class CommandMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_log_gives_the_same_state_back(self) -> None:
-        restored = restore(self.disk.load(stream_of(NODE)))
-        assert restored.state == self.state
-        assert restored.arguments.keys() == self.state.open_commands.keys()
+        assert restore(self.disk.load(stream_of(NODE))) == self.state
 
     @invariant()
     def every_command_is_open_or_final(self) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.node.events import (
+from actors.node.history import (
     FINAL_STATE,
     CommandAcked,
     CommandCancelled,

@@ -3,14 +3,17 @@
 from collections.abc import AsyncIterator
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock
 
 from actors.bus.bus import Failed
+from actors.log.store import OpenItem, Part
 from actors.node.fleet import COMPACT_EVERY_SWEEPS, RETENTION_MS, SWEEP_EVERY_S, Fleet
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
 from schemas.frames import AuthOk, Cmd
+from tests.actors.node.calling import Caller
 from tests.actors.node.harness import TOKEN_ID, Gateway, ScriptedNode, now, until
 from tests.schemas.examples import NODE_ID
 
@@ -72,10 +75,10 @@ async def test_sweep_leaves_a_command_in_doubt_for_a_day_and_then_calls_it_unkno
     store = fleet.services.store
     await trio.sleep(24 * 3600 - 10)
     await fleet.sweep()
-    assert [item.key for item in await store.open_items(STREAM)] == [cmd.msg_id]
+    assert [item.key for item in (await store.load(STREAM)).open_items] == [cmd.msg_id]
     await trio.sleep(20)
     await fleet.sweep()
-    assert await store.open_items(STREAM) == ()
+    assert (await store.load(STREAM)).open_items == ()
     assert b"command_unknown" in (await store.read(STREAM))[-1].data
 
 
@@ -88,7 +91,7 @@ async def test_sweep_of_a_live_node_is_left_to_its_actor(
     await node.connection.next(AuthOk)
     await fleet.sweep()
     await trio.testing.wait_all_tasks_blocked()
-    assert await fleet.services.store.open_items(STREAM) == ()
+    assert (await fleet.services.store.load(STREAM)).open_items == ()
 
 
 async def test_damaged_history_of_one_node_does_not_stop_the_sweep(
@@ -101,7 +104,54 @@ async def test_damaged_history_of_one_node_does_not_stop_the_sweep(
     )
     await trio.sleep(25 * 3600)
     await fleet.sweep()
-    assert await fleet.services.store.open_items(STREAM) == ()
+    assert (await fleet.services.store.load(STREAM)).open_items == ()
+
+
+async def test_abandoned_call_is_forgotten_when_the_sweep_settles_its_command(
+    autojump_clock: MockClock, fleet: Fleet, nursery: trio.Nursery
+) -> None:
+    node = ScriptedNode.started_by(fleet)
+    await node.go_live()
+    caller = Caller(node, nursery)
+    await node.connection.next(Cmd)
+    node.connection.hang_up()
+    await until(lambda: NODE_ID not in fleet.nodes)
+    caller.scope.cancel()
+    await trio.sleep(1)
+    calls = fleet.services.calls.of(NODE_ID)
+    assert calls.abandoned == 1
+    await trio.sleep(25 * 3600)
+    await fleet.sweep()
+    assert calls.abandoned == 0
+
+
+async def test_history_that_a_newer_version_wrote_is_that_nodes_trouble_and_said_once(
+    autojump_clock: MockClock, fleet: Fleet, nursery: trio.Nursery
+) -> None:
+    await leave_a_command_open(fleet, nursery)
+    store, other = fleet.services.store, "node/01hzx9k3m4p7q8r9s0t1v2w000"
+    event = b'{"event":"session_opened@9","at_ms":1,"epoch":1,"session_id":"x"}'
+    await store.append(Part(other, 0, 0, (event,), opened=(OpenItem("k", b"{}"),)))
+    with structlog.testing.capture_logs() as lines:
+        fleet.start_sweeper()
+        await trio.sleep(25 * 3600)
+    assert [line["node_id"] for line in lines if line["event"] == "history_unreadable"] == [other.removeprefix("node/")]
+    assert not [line for line in lines if line["event"] == "actor_crashed"]
+    assert (await store.load(STREAM)).open_items == ()
+
+
+async def test_node_whose_history_cannot_be_read_is_told_1011_each_time_and_the_log_once(
+    autojump_clock: MockClock, fleet: Fleet
+) -> None:
+    store = fleet.services.store
+    await store.append(Part(STREAM, 0, 0, (b'{"event":"session_opened@9","at_ms":1}',)))
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(3):
+            node = ScriptedNode.started_by(fleet)
+            await until(lambda node=node: node.connection.closed is not None)  # type: ignore[misc]
+            assert node.connection.closed is NodeClose.INTERNAL
+            await until(lambda: NODE_ID not in fleet.nodes)
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["history_unreadable"]
 
 
 async def test_sweeper_compacts_what_is_past_its_retention(

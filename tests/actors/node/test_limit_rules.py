@@ -87,3 +87,12 @@ def test_raised_rate_does_not_fill_the_bucket_at_once(rps: float) -> None:
     one.over_rate(0.0)
     one.adopt({"rate_limit_rps": rps, "max_concurrency": 1, "deadline_ms_default": 50})
     assert one.over_rate(0.0) is not None
+
+
+@pytest.mark.parametrize("rate_per_s", [5e-324, 1e-30, 1e-6])
+def test_tiny_rate_asks_for_a_wait_that_can_be_told(rate_per_s: float) -> None:
+    limits = CapabilityLimits.of({"rate_limit_rps": rate_per_s, "max_concurrency": 1, "deadline_ms_default": 1000}, 0.0)
+    assert limits.over_rate(0.0) is None
+    over = limits.over_rate(0.1)
+    assert over is not None
+    assert over.retry_after_ms <= 24 * 3600 * 1000

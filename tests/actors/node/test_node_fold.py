@@ -2,17 +2,8 @@
 
 import pytest
 
-from actors.node.command_rules import (
-    CorruptHistoryError,
-    NodeState,
-    confirmed_through,
-    evolve,
-    fold,
-    in_doubt,
-    recent_state,
-)
-from actors.node.commands import Illegal, Reason
-from actors.node.events import (
+from actors.node.history import (
+    RECENT_FINAL_MIN,
     CommandAcked,
     CommandCancelled,
     CommandCancelRequested,
@@ -23,10 +14,18 @@ from actors.node.events import (
     CommandSent,
     CommandState,
     CommandUnknown,
+    CorruptHistoryError,
     Event,
+    Illegal,
+    NodeState,
+    Reason,
     Settlement,
+    confirmed_through,
+    evolve,
+    fold,
+    in_doubt,
+    recent_state,
 )
-from actors.node.node_fold import RECENT_FINAL_MIN
 from tests.actors.node.histories import DEADLINE_MS, NOW_MS, cmd, history, live, opened, queued, resumed, sent
 
 SETTLEMENTS: list[Settlement] = [

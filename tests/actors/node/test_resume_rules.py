@@ -2,22 +2,7 @@
 
 import pytest
 
-from actors.node.command_rules import NodeState, fold
-from actors.node.commands import (
-    Illegal,
-    LateAck,
-    Reason,
-    Report,
-    ResultCheck,
-    Resumed,
-    SendCancel,
-    SendQueued,
-    Settled,
-    TakeAck,
-    TakeResume,
-    UnknownCommand,
-)
-from actors.node.events import (
+from actors.node.history import (
     CommandAcked,
     CommandCancelled,
     CommandCancelRequested,
@@ -26,8 +11,24 @@ from actors.node.events import (
     CommandInterrupted,
     CommandState,
     CommandUnknown,
+    ExpiryReason,
+    Illegal,
     NodeResumed,
+    NodeState,
+    Reason,
     Settlement,
+    fold,
+)
+from actors.node.intents import (
+    LateAck,
+    Report,
+    ResultCheck,
+    Resumed,
+    SendCancel,
+    Settled,
+    TakeAck,
+    TakeResume,
+    UnknownCommand,
 )
 from tests.actors.node.histories import (
     DAY_MS,
@@ -53,17 +54,18 @@ from tests.actors.node.histories import (
 
 
 def settled(number: int, state: CommandState) -> Settled:
-    return Settled(cmd(number), state)
+    expiry = ExpiryReason.DEADLINE if state is CommandState.EXPIRED else None
+    return Settled(cmd(number), state, expiry=expiry)
 
 
 def test_a_node_with_nothing_to_resume_goes_live() -> None:
-    decision = decided(history(opened(1)), resume(None, epoch=1))
+    decision = decided(history(opened(1)), resume(None))
     assert decision.events == (NodeResumed(NOW_MS, 1, "journal-a", None, changed=False),)
     assert decision.answers == (Resumed(1, False, None, (), ()),)
 
 
 def test_first_contact_counts_as_unchanged_whatever_it_reports() -> None:
-    decision = decided(history(opened(1)), resume(7, epoch=1))
+    decision = decided(history(opened(1)), resume(7))
     assert decision.events == (NodeResumed(NOW_MS, 1, "journal-a", cmd(7), changed=False),)
     assert decision.state.highest_id == cmd(7)
 
@@ -91,6 +93,17 @@ def test_a_command_the_journal_has_not_reached_expires_at_its_deadline(now_ms: i
     assert decision.answers == (settled(1, CommandState.EXPIRED), Resumed(2, False, cmd(1), (), (cmd(1),)))
 
 
+def test_a_command_whose_arguments_are_gone_expires_in_time_too_and_is_never_sent_again() -> None:
+    decision = decided(away(1, 2), resume(None), arguments_of=(cmd(2),))
+    assert decision.events[1:] == (CommandExpired(NOW_MS, cmd(1), ExpiryReason.ARGUMENTS_GONE), sent(2, epoch=2))
+    assert decision.answers[-1] == Resumed(2, False, cmd(1), (cmd(2),), (cmd(1),))
+
+
+def test_arguments_that_are_gone_change_nothing_of_what_the_node_reports() -> None:
+    for said in (resume(1, outcomes=(ok(1),)), resume(1, running=(1,)), resume(1)):
+        assert decided(away(1), said, arguments_of=()) == decided(away(1), said)
+
+
 def test_a_command_is_replayed_up_to_the_last_millisecond_before_its_deadline() -> None:
     assert decided(away(1), resume(None), DEADLINE_MS - 1).answers[0] == send(1)
 
@@ -107,7 +120,7 @@ def test_a_running_command_waits_for_its_ack_whatever_its_deadline(now_ms: int) 
     decision = decided(away(1), resume(1, running=(1,)), now_ms)
     assert len(decision.events) == 1
     assert decision.answers == (Resumed(2, False, None, (), ()),)
-    assert decided(decision.state, TakeAck(2, ok(1))).events == (CommandAcked(NOW_MS, cmd(1)),)
+    assert decided(decision.state, TakeAck(ok(1))).events == (CommandAcked(NOW_MS, cmd(1)),)
 
 
 def test_a_running_command_above_the_journal_is_not_sent_again() -> None:
@@ -182,6 +195,7 @@ def test_an_outcome_of_a_command_that_was_not_sent_is_illegal_and_the_rest_count
     decision = decided(state, resume(2, outcomes=(ok(2), ok(1))))
     assert decision.answers[:2] == (Illegal(Reason.NOT_SENT, cmd(2)), settled(1, CommandState.ACKED))
     assert list(decision.state.open_commands) == [cmd(2)]
+    assert decision.answers[-1] == send(2)
 
 
 # ── a changed journal ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -230,7 +244,7 @@ def test_a_refusal_says_nothing_about_where_the_journal_has_been() -> None:
 def test_the_next_resume_is_held_against_the_new_journal() -> None:
     state = decided(acked_two(), resume(None, journal_id="journal-b")).state
     state = fold(state, [opened(3)])
-    state = decided(state, resume(None, journal_id="journal-b", epoch=3)).state
+    state = decided(state, resume(None, journal_id="journal-b")).state
     assert (state.journal_id, state.journal_mark) == ("journal-b", None)
 
 
@@ -238,7 +252,7 @@ def test_waiting_commands_survive_a_changed_journal_and_go_out_after_resume_ok()
     state = live(queued(1), sent(1), queued(2), opened(2))
     decision = decided(state, resume(None, journal_id="journal-b"))
     assert list(decision.state.open_commands) == [cmd(2)]
-    assert decided(decision.state, SendQueued(2)).answers == (send(2),)
+    assert decision.answers[-2:] == (Resumed(2, True, cmd(1), (), ()), send(2))
 
 
 # ── resumes that are refused, and those that take several frames ──────────────────────────────────────────────────────
@@ -251,7 +265,7 @@ def refused_unchanged(state: NodeState, command: TakeResume, illegal: Illegal) -
 
 
 def test_a_session_resumes_only_once() -> None:
-    refused_unchanged(live(), resume(None, epoch=1), Illegal(Reason.ALREADY_RESUMED))
+    refused_unchanged(live(), resume(None), Illegal(Reason.ALREADY_RESUMED))
 
 
 def test_a_last_cmd_more_than_a_day_ahead_is_refused() -> None:
@@ -264,5 +278,5 @@ def test_a_last_cmd_more_than_a_day_ahead_is_refused() -> None:
 
     near, far = ahead_ms(DAY_MS), ahead_ms(DAY_MS + 1)
     state = history(opened(1))
-    assert decided(state, TakeResume(1, "journal-a", near)).events
-    refused_unchanged(state, TakeResume(1, "journal-a", far), Illegal(Reason.LAST_CMD_AHEAD, far))
+    assert decided(state, TakeResume("frame", "journal-a", near)).events
+    refused_unchanged(state, TakeResume("frame", "journal-a", far), Illegal(Reason.LAST_CMD_AHEAD, far))

@@ -5,19 +5,31 @@ from typing import Any
 
 import pytest
 
-from actors.node.drops import Drop
+from actors.bus.bus import Failed
+from actors.log.appender import Lost
+from actors.node import intents
+from actors.node.history import Reason
+from actors.node.intents import Cancel, Intent, Issue, OpenSession, Report, ReportUnwritten, Resumed, Sweep
+from actors.node.moment import Moment
+from actors.node.reports import Drop
 from actors.node.session_rules import (
+    Abandon,
     CloseWith,
     Count,
     Effects,
+    EndSession,
+    GiveBack,
+    HandAck,
+    HandResume,
     JudgeManifest,
-    Moment,
+    KeepManifest,
     Phase,
     Relay,
     SendFrame,
     Session,
-    TakeAck,
-    TakeResume,
+    Settle,
+    illegal,
+    lost,
 )
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
@@ -51,6 +63,7 @@ REFUSED = Rejected(Code.MANIFEST_INVALID, "/node_id", "/node_id does not match i
 
 AUTH = Auth(msg_id=ACK_ID, token="t", node_id=NODE_ID)
 ANNOUNCE = Announce(msg_id=ACK_ID, manifest=MANIFEST)
+OTHER = Announce(msg_id=ACK_ID, manifest=MANIFEST | {"issued_at_ms": MANIFEST["issued_at_ms"] + 1})
 HEARTBEAT = Heartbeat(msg_id=ACK_ID, manifest_etag=None)
 RESUME = Resume(msg_id=ACK_ID, journal_id="j", last_cmd=None, outcomes=[], running=[])
 ACK = CmdAck(msg_id=ACK_ID, in_reply_to=CMD_ID, ok=True, result=ECHO_RESULT)
@@ -69,9 +82,9 @@ def session(phase: Phase = Phase.OPENING, settings: NodeSettings = SETTINGS, tok
     if phase is not Phase.OPENING:
         one.granted("S", 7, "L", ACK_ID, at(0))
     if phase in (Phase.RESUMING, Phase.LIVE):
-        one.judged(ANNOUNCE, ACCEPTED, at(0))
+        one.judged(ANNOUNCE, ACCEPTED, ACCEPTED, at(0))
     if phase is Phase.LIVE:
-        one.resumed(RESUME, 7, None, 0, 0, at(0))
+        one.resumed(ACK_ID, Resumed(7, False, None, (), ()), at(0))
     if phase is Phase.ENDED:
         one.close(NodeClose.NORMAL)
     assert one.phase is phase
@@ -95,16 +108,16 @@ LEGAL: dict[tuple[Phase, type[Frame]], type] = {
     (Phase.ANNOUNCING, Heartbeat): SendFrame,
     (Phase.RESUMING, Announce): JudgeManifest,
     (Phase.RESUMING, Heartbeat): SendFrame,
-    (Phase.RESUMING, Resume): TakeResume,
+    (Phase.RESUMING, Resume): HandResume,
     (Phase.LIVE, Announce): JudgeManifest,
     (Phase.LIVE, Heartbeat): SendFrame,
-    (Phase.LIVE, CmdAck): TakeAck,
+    (Phase.LIVE, CmdAck): HandAck,
     (Phase.LIVE, Telemetry): Relay,
 }
 
 
 @pytest.mark.parametrize("phase", [Phase.OPENING, Phase.ANNOUNCING, Phase.RESUMING, Phase.LIVE])
-@pytest.mark.parametrize("frame", [AUTH, ANNOUNCE, HEARTBEAT, RESUME, ACK, TELEMETRY], ids=lambda frame: frame.type)
+@pytest.mark.parametrize("frame", [AUTH, OTHER, HEARTBEAT, RESUME, ACK, TELEMETRY], ids=lambda frame: frame.type)
 def test_each_frame_is_taken_in_its_phases_and_closes_with_4400_in_others(phase: Phase, frame: Frame) -> None:
     one = session(phase)
     effects = one.received(frame, None, at(1))
@@ -123,8 +136,8 @@ def test_nothing_counts_after_the_end(frame: Frame | BadFrame) -> None:
     assert one.received(frame, None, at(1)) == ()
     assert one.close(NodeClose.INTERNAL) == ()
     assert one.granted("S", 1, "L", ACK_ID, at(1)) == ()
-    assert one.judged(ANNOUNCE, ACCEPTED, at(1)) == ()
-    assert one.resumed(RESUME, 1, None, 0, 0, at(1)) == ()
+    assert one.kept(ANNOUNCE, ACCEPTED, True, at(1)) == ()
+    assert one.resumed(ACK_ID, Resumed(1, False, None, (), ()), at(1)) == ()
 
 
 def test_first_close_stands() -> None:
@@ -172,7 +185,7 @@ def test_epoch_is_granted_once() -> None:
 
 
 def test_accepted_manifest_is_acknowledged_with_its_tools() -> None:
-    frame = sent(session(Phase.ANNOUNCING).judged(ANNOUNCE, ACCEPTED, at(1)))
+    frame = sent(session(Phase.ANNOUNCING).judged(ANNOUNCE, ACCEPTED, ACCEPTED, at(1)))
     assert isinstance(frame, AnnounceAck)
     assert (frame.manifest_etag, frame.in_reply_to) == (ETAG, ACK_ID)
     assert frame.tools == [tool.name for tool in ACCEPTED.tools]
@@ -181,7 +194,7 @@ def test_accepted_manifest_is_acknowledged_with_its_tools() -> None:
 @pytest.mark.parametrize("phase", [Phase.RESUMING, Phase.LIVE])
 def test_announcing_again_keeps_the_phase(phase: Phase) -> None:
     one = session(phase)
-    one.judged(ANNOUNCE, ACCEPTED, at(1))
+    one.judged(ANNOUNCE, ACCEPTED, ACCEPTED, at(1))
     assert one.phase is phase
 
 
@@ -196,7 +209,7 @@ def test_heartbeat_is_answered_with_our_etag_clock_and_what_is_confirmed() -> No
 
 def test_resume_is_answered_and_makes_the_session_live() -> None:
     one = session(Phase.RESUMING)
-    frame = sent(one.resumed(RESUME, 7, CMD_ID, 2, 1, at(1)))
+    frame = sent(one.resumed(ACK_ID, Resumed(7, False, CMD_ID, ("",) * 2, ("",) * 1), at(1)))
     assert isinstance(frame, ResumeOk)
     assert (frame.epoch, frame.confirmed_through, frame.replayed, frame.expired) == (7, CMD_ID, 2, 1)
     assert one.phase is Phase.LIVE
@@ -204,15 +217,136 @@ def test_resume_is_answered_and_makes_the_session_live() -> None:
 
 def test_resume_cannot_be_taken_before_a_manifest_is_accepted() -> None:
     one = session(Phase.ANNOUNCING)
-    assert one.resumed(RESUME, 7, None, 0, 0, at(1)) == ()
+    assert one.resumed(ACK_ID, Resumed(7, False, None, (), ()), at(1)) == ()
     assert one.phase is Phase.ANNOUNCING
 
 
-# ---- manifests refused ---------------------------------------------------------------------------------------------
+# ---- manifests judged, kept and refused ------------------------------------------------------------------------------
+
+
+def test_manifest_that_is_news_is_kept_before_it_is_acknowledged() -> None:
+    one = session(Phase.ANNOUNCING)
+    assert one.judged(ANNOUNCE, ACCEPTED, None, at(1)) == (KeepManifest(ANNOUNCE, ACCEPTED),)
+    assert isinstance(sent(one.kept(ANNOUNCE, ACCEPTED, True, at(2))), AnnounceAck)
+    assert one.phase is Phase.RESUMING
+
+
+def test_manifest_that_cannot_be_kept_closes_with_1011() -> None:
+    one = session(Phase.LIVE)
+    one.judged(ANNOUNCE, ACCEPTED, None, at(1))
+    assert closed(one.kept(ANNOUNCE, ACCEPTED, False, at(2))) is NodeClose.INTERNAL
+
+
+def test_time_that_we_take_to_keep_a_manifest_is_not_the_nodes() -> None:
+    one = session(Phase.ANNOUNCING)
+    one.judged(ANNOUNCE, ACCEPTED, None, at(2))
+    assert one.tick(at(15)) == ()
+    one.kept(ANNOUNCE, ACCEPTED, True, at(15))
+    assert one.next_deadline_s() == 23.0
+    assert closed(one.tick(at(23))) is NodeClose.TIMEOUT
+
+
+def test_time_that_we_take_to_record_a_complete_resume_is_not_the_nodes() -> None:
+    one = session(Phase.RESUMING)
+    one.received(RESUME, None, at(9))
+    assert one.tick(at(50)) == ()
+
+
+def test_second_resume_while_the_first_is_recorded_closes_with_4400() -> None:
+    one = session(Phase.RESUMING)
+    one.received(RESUME, None, at(1))
+    assert closed(one.received(RESUME, None, at(1))) is NodeClose.BAD_FRAME
+
+
+def test_manifest_that_is_accepted_already_is_acknowledged_at_once_however_often_it_comes() -> None:
+    one = session(Phase.LIVE)
+    for _ in range(100):
+        assert isinstance(sent(one.received(ANNOUNCE, None, at(1))), AnnounceAck)
+
+
+def test_accepted_manifest_that_has_expired_is_judged_again() -> None:
+    one = session(Phase.LIVE)
+    over_s = (MANIFEST["expires_at_ms"] - WALL_MS) / 1000
+    assert one.received(ANNOUNCE, None, at(over_s)) == (JudgeManifest(ANNOUNCE),)
+
+
+def test_other_manifests_are_judged_a_few_at_once_and_then_at_their_rate() -> None:
+    one = session(Phase.LIVE, replace(SETTINGS, manifests_burst=2, manifest_every_s=5.0))
+    effects = [one.received(OTHER, None, at(1)) for _ in range(3)]
+    assert effects[:2] == [(JudgeManifest(OTHER),)] * 2
+    refusal = sent(effects[2])
+    assert isinstance(refusal, ErrorFrame)
+    assert (refusal.error["code"], refusal.error["retry_after_ms"]) == ("E_RATE_LIMITED", 5000)
+    assert one.received(OTHER, None, at(6)) == (JudgeManifest(OTHER),)
+
+
+def test_manifest_that_comes_while_another_is_being_kept_is_refused_for_now() -> None:
+    one = session(Phase.LIVE)
+    one.judged(OTHER, ACCEPTED, None, at(1))
+    refusal = sent(one.received(OTHER, None, at(1)))
+    assert isinstance(refusal, ErrorFrame)
+    assert refusal.error["code"] == "E_RATE_LIMITED"
+
+
+# ---- what it means when an intent comes to nothing -----------------------------------------------------------------
+
+ISSUE = Issue(CMD_ID, "tool", "agent", "acme", WALL_MS + 5000)
+ACK_INTENT = intents.TakeAck(Report(CMD_ID, ok=True))
+RESUME_INTENT = intents.TakeResume(ACK_ID, "j", None)
+INTENTS: list[Intent] = [
+    OpenSession("s"),
+    RESUME_INTENT,
+    ACK_INTENT,
+    ISSUE,
+    Cancel(CMD_ID),
+    ReportUnwritten(CMD_ID),
+    Sweep(),
+]
+
+
+def failed(code: Code) -> list[object]:
+    return [GiveBack(ISSUE), Settle(CMD_ID, Failed(code, CMD_ID))]
+
+
+@pytest.mark.parametrize(
+    ("why", "meanings"),
+    [
+        (
+            Lost.REFUSED,
+            [
+                [EndSession(NodeClose.INTERNAL)],
+                [EndSession(NodeClose.INTERNAL)],
+                [
+                    Count(Drop.ACK_NOT_RECORDED),
+                    Settle(CMD_ID, Failed(Code.INTERNAL, CMD_ID)),
+                    EndSession(NodeClose.INTERNAL),
+                ],
+                failed(Code.INTERNAL),
+                [Abandon(CMD_ID)],
+                [],
+                [],
+            ],
+        ),
+        (Lost.SUPERSEDED, [[], [], [], failed(Code.NODE_OFFLINE), [Abandon(CMD_ID)], [], []]),
+        (Lost.ENDED, [[], [], [], failed(Code.NODE_OFFLINE), [Abandon(CMD_ID)], [], []]),
+    ],
+)
+def test_what_is_lost_means_what_the_table_says(why: Lost, meanings: list[list[object]]) -> None:
+    assert [list(lost(intent, why)) for intent in INTENTS] == meanings
+
+
+def test_what_is_illegal_ends_a_resume_fails_a_call_and_is_counted_otherwise() -> None:
+    assert illegal(RESUME_INTENT, Reason.ALREADY_RESUMED) == (EndSession(NodeClose.BAD_FRAME),)
+    assert list(illegal(ISSUE, Reason.PAST_DEADLINE)) == failed(Code.DEADLINE_EXCEEDED)
+    assert list(illegal(ISSUE, Reason.ID_NOT_INCREASING)) == failed(Code.INTERNAL)
+    assert illegal(ACK_INTENT, Reason.NOT_SENT) == (Count(Drop.COMMAND_ILLEGAL),)
+
+
+# ---- refused -------------------------------------------------------------------------------------------------------
 
 
 def test_refused_manifest_is_answered_by_an_error_that_names_it() -> None:
-    frame = sent(session(Phase.ANNOUNCING).judged(ANNOUNCE, REFUSED, at(1)))
+    frame = sent(session(Phase.ANNOUNCING).judged(ANNOUNCE, REFUSED, ACCEPTED, at(1)))
     assert isinstance(frame, ErrorFrame)
     assert frame.in_reply_to == ACK_ID
     assert (frame.error["code"], frame.error["message"]) == ("E_MANIFEST_INVALID", REFUSED.message)
@@ -221,19 +355,19 @@ def test_refused_manifest_is_answered_by_an_error_that_names_it() -> None:
 def test_third_refused_manifest_in_a_row_closes_with_4422() -> None:
     one = session(Phase.LIVE)
     for _ in range(2):
-        assert closed(one.judged(ANNOUNCE, REFUSED, at(1))) is None
-    assert closed(one.judged(ANNOUNCE, REFUSED, at(1))) is NodeClose.MANIFEST_REJECTED
+        assert closed(one.judged(ANNOUNCE, REFUSED, ACCEPTED, at(1))) is None
+    assert closed(one.judged(ANNOUNCE, REFUSED, ACCEPTED, at(1))) is NodeClose.MANIFEST_REJECTED
 
 
 def test_accepted_manifest_starts_the_count_anew() -> None:
     one = session(Phase.LIVE)
     for verdict in (REFUSED, REFUSED, ACCEPTED, REFUSED, REFUSED):
-        assert closed(one.judged(ANNOUNCE, verdict, at(1))) is None
+        assert closed(one.judged(ANNOUNCE, verdict, ACCEPTED, at(1))) is None
 
 
 def test_refused_manifest_leaves_the_last_accepted_in_force() -> None:
     one = session(Phase.LIVE)
-    one.judged(ANNOUNCE, REFUSED, at(1))
+    one.judged(ANNOUNCE, REFUSED, ACCEPTED, at(1))
     assert one.accepted is ACCEPTED
 
 
@@ -249,7 +383,7 @@ def test_resume_is_taken_when_its_last_frame_has_come() -> None:
     one = session(Phase.RESUMING)
     first, last = page(more=True), page(more=False)
     assert one.received(first, None, at(1)) == ()
-    assert one.received(last, None, at(1)) == (TakeResume((first, last)),)
+    assert one.received(last, None, at(1)) == (HandResume((first, last)),)
 
 
 @pytest.mark.parametrize("change", [{"journal_id": "k"}, {"last_cmd": None}])

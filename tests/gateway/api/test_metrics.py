@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.node.drops import Drop
 from actors.node.fleet import Fleet
+from actors.node.reports import Drop
 from actors.supervision.supervisor import Supervisor
 from gateway.calls.audit import Decision, Origin, Via
 from gateway.calls.tool_calls import ToolCalls

@@ -10,7 +10,9 @@ import pytest
 import trio
 
 from actors.bus.bus import Succeeded
-from actors.node.session_rules import Phase
+from actors.node.session_rules import (
+    Phase,
+)
 from gateway.devices.listener import ListenerSettings
 from gateway.devices.node_socket import SocketSettings
 from gateway.identity.tokens import Scope, TokenClass

@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from actors.ledger.ledgers import Ledgers
 from actors.log.memory_store import MemoryStore
 from actors.node.fleet import Fleet
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.calls.tool_calls import ToolCalls

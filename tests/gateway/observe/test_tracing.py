@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
 
-from actors.node.session_rules import Moment
+from actors.node.moment import Moment
 from gateway.calls.audit import CallAudit, Decision, Origin, Via
 from gateway.identity.tokens import Principal, Scope, TokenClass
 from gateway.observe import tracing

@@ -1,7 +1,6 @@
-"""A node's commits: what becomes of what waits when something goes wrong under way."""
+"""What becomes of a node's intents when something goes wrong under way."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 import trio
@@ -10,68 +9,13 @@ from trio.testing import MockClock
 
 from actors.bus.bus import Failed
 from actors.log.store import LogLimits, StoreFailedError
-from actors.node import commands
-from actors.node.commits import Commits
-from actors.node.inbox import LogItem, Sweep
-from actors.node.settings import NodeSettings
 from actors.supervision.crash_report import first_leaf
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.frames import Announce, Cmd
-from schemas.ulids import Mint
+from schemas.frames import Cmd
 from tests.actors.node.calling import Caller, live
 from tests.actors.node.harness import Gateway, ScriptedNode
-from tests.schemas.attested import NOW_MS
 from tests.schemas.examples import ECHO_CAPABILITY, NODE_ID
-
-
-class Idle:
-    """An owner that remembers."""
-
-    def __init__(self) -> None:
-        self.refused: list[LogItem] = []
-        self.epochs: list[int] = []
-
-    def granted(self, session_id: str, epoch: int) -> None:
-        del session_id
-        self.epochs.append(epoch)
-
-    async def judge(self, announce: Announce) -> None:
-        raise AssertionError(announce)
-
-    def act(self, item: LogItem, said: commands.Answer, results: Mapping[str, Mapping[str, Any]]) -> None:
-        raise AssertionError(item, said, results)
-
-    def refuse(self, batch: Sequence[LogItem]) -> None:
-        self.refused += batch
-
-    def superseded(self, batch: Sequence[LogItem]) -> None:
-        raise AssertionError(batch)
-
-    def log_refused(self) -> None:
-        raise AssertionError
-
-
-async def test_what_comes_before_the_epoch_waits_for_it_and_one_too_many_is_refused(autojump_clock: MockClock) -> None:
-    gateway, owner = Gateway(settings=NodeSettings(inbox_items_max=2)), Idle()
-    commits = Commits("node", owner, gateway.services, Mint(lambda n: bytes(n)))
-    assert [commits.offer(Sweep(), NOW_MS) for _ in range(3)] == [True, True, False]
-    commits.close()
-    await commits.run()
-    assert owner.epochs == [1]
-    assert owner.refused == []
-    assert not commits.offer(Sweep(), NOW_MS)
-
-
-async def test_a_cancelled_worker_leaves_what_waits_refused(autojump_clock: MockClock) -> None:
-    gateway, owner = Gateway(), Idle()
-    commits = Commits("node", owner, gateway.services, Mint(lambda n: bytes(n)))
-    commits.offer(Sweep(), NOW_MS)
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        await commits.run()
-    assert owner.refused == [Sweep()]
-    assert not commits.offer(Sweep(), NOW_MS)
 
 
 async def crash_of(gateway: Gateway, harm: Callable[[ScriptedNode], None], callers: trio.Nursery) -> Exception:
@@ -99,7 +43,7 @@ async def test_a_bug_while_acting_crashes_the_actor_and_not_whoever_called(
     def act(*_: object) -> None:
         raise ZeroDivisionError
 
-    crash = await crash_of(gateway, lambda node: monkeypatch.setattr(node.actor, "act", act), nursery_of_actors)
+    crash = await crash_of(gateway, lambda node: monkeypatch.setattr(node.actor, "perform", act), nursery_of_actors)
     assert isinstance(crash, ZeroDivisionError)
 
 

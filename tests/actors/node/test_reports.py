@@ -5,8 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from actors.node.commands import ResultCheck
-from actors.node.results import check_result
+from actors.node.intents import (
+    ResultCheck,
+)
+from actors.node.reports import check_result
 from tests.schemas.examples import ECHO_RESULT, NODE_ID, SAMPLE
 
 ECHO = f"sysecho.{NODE_ID}.echo.invoke"

@@ -1,40 +1,200 @@
-"""A node's state as a fold over its stream: what is open, what it adds up to, and which fact may follow on it.
+"""A node's history: the facts that its stream holds (device wire §7.3), and what they add up to.
 
-The table of states and the reasons behind it stand in `command_rules`, which decides what happens next; this half only
-says what a recorded fact means. It knows neither time nor sockets, neither arguments nor where events are kept.
+What is kept of a command is tool, ids, times, states, codes, `sub` and `tenant`; the node is named by the stream.
+Results are in no event, ever, and neither are arguments: they live in memory while their command is open.
+
+Each event is one JSON object whose `event` member names its kind and version, readable with nothing but the sqlite3
+shell. A kind's fields never change meaning: a new meaning gets a new version (`command_expired@2`) and a struct of its
+own, and the old struct stays for as long as a log may hold it; `decode` gives what it means today.
+
+`evolve` folds one fact into a state and says which may follow on which; the table of states and the reasons behind it
+stand in `command_rules`, which decides what happens next. Nothing here knows time, sockets, or where events are kept.
 """
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from actors.node.commands import Illegal, Reason
-from actors.node.events import (
-    FINAL_STATE,
-    CommandAcked,
-    CommandCancelled,
-    CommandCancelRequested,
-    CommandExpired,
-    CommandFailed,
-    CommandInterrupted,
-    CommandQueued,
-    CommandSent,
-    CommandState,
-    CommandUnknown,
-    Event,
-    NodeResumed,
-    SessionOpened,
-    Settlement,
-)
-
 RECENT_FINAL_MIN = 256  # final commands that are remembered: a report for an older one is UnknownCommand, not LateAck
 _NEWEST_FINAL_MAX = 32  # of those, copied with each that comes; then they join the others
 
 
-class CorruptHistoryError(Exception):
-    """A stored history that the rules could never have written. Nothing built on it can be trusted."""
+class CommandState(StrEnum):
+    """Where a command is. The last six are final."""
+
+    QUEUED = "queued"
+    SENT = "sent"
+    ACKED = "acked"
+    FAILED = "failed"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+    UNKNOWN = "unknown"
+
+
+class ExpiryReason(StrEnum):
+    """Why a command expired: in each case it never ran."""
+
+    DEADLINE = "deadline"  # it passed
+    UNWRITTEN = "unwritten"  # not one byte of it could be sent
+    ARGUMENTS_GONE = "arguments_gone"  # the process that had them is gone
+
+
+class UnreadableHistoryError(Exception):
+    """What the log holds of a node cannot be used. Nothing built on it could be trusted."""
+
+
+class UndecodableEventError(UnreadableHistoryError):
+    """The log holds bytes that this version cannot read: written by a newer one, or damaged."""
+
+
+class _Event(msgspec.Struct, frozen=True, tag_field="event", forbid_unknown_fields=True):
+    at_ms: int
+
+
+class SessionOpened(_Event, frozen=True, tag="session_opened@1"):
+    """A session of the node was granted its epoch; whatever an older epoch still sends is dropped."""
+
+    epoch: int
+    session_id: str
+
+
+class NodeResumed(_Event, frozen=True, tag="node_resumed@1"):
+    """The node said where its journal stands. `changed` is the verdict on it, recorded so that replay repeats it."""
+
+    epoch: int
+    journal_id: str
+    last_cmd: str | None
+    changed: bool
+
+
+class CommandQueued(_Event, frozen=True, tag="command_queued@1"):
+    """A caller's command was accepted."""
+
+    msg_id: str
+    tool: str
+    sub: str
+    tenant: str
+    deadline_at_ms: int
+
+
+class CommandSent(_Event, frozen=True, tag="command_sent@1"):
+    """The command is about to be written to the session of this epoch; recorded before its first byte is."""
+
+    msg_id: str
+    epoch: int
+
+
+class CommandCancelRequested(_Event, frozen=True, tag="command_cancel_requested@1"):
+    """The caller of a sent command is gone. The command stays sent: only the node knows whether it began."""
+
+    msg_id: str
+
+
+class CommandAcked(_Event, frozen=True, tag="command_acked@1"):
+    """The node executed it."""
+
+    msg_id: str
+
+
+class CommandFailed(_Event, frozen=True, tag="command_failed@1"):
+    """The node began it and failed or answered with an invalid result; or (`begun` false) refused to begin it."""
+
+    msg_id: str
+    code: str
+    begun: bool = True
+
+
+class CommandExpired(_Event, frozen=True, tag="command_expired@2"):
+    """It came to nothing before it began; it never ran."""
+
+    msg_id: str
+    reason: ExpiryReason = ExpiryReason.DEADLINE
+
+
+class _CommandExpired1(_Event, frozen=True, tag="command_expired@1"):
+    """Without a reason."""
+
+    msg_id: str
+
+
+class CommandCancelled(_Event, frozen=True, tag="command_cancelled@1"):
+    """It was cancelled before it began; it never ran."""
+
+    msg_id: str
+
+
+class CommandInterrupted(_Event, frozen=True, tag="command_interrupted@1"):
+    """The node began it in a process that is gone; how far it came is not known."""
+
+    msg_id: str
+
+
+class CommandUnknown(_Event, frozen=True, tag="command_unknown@1"):
+    """Nobody can tell whether it ran, and it will not be run again."""
+
+    msg_id: str
+
+
+Settlement = CommandAcked | CommandFailed | CommandExpired | CommandCancelled | CommandInterrupted | CommandUnknown
+Event = SessionOpened | NodeResumed | CommandQueued | CommandSent | CommandCancelRequested | Settlement
+
+FINAL_STATE: dict[type[Settlement], CommandState] = {
+    CommandAcked: CommandState.ACKED,
+    CommandFailed: CommandState.FAILED,
+    CommandExpired: CommandState.EXPIRED,
+    CommandCancelled: CommandState.CANCELLED,
+    CommandInterrupted: CommandState.INTERRUPTED,
+    CommandUnknown: CommandState.UNKNOWN,
+}
+
+encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
+"""The event as the store keeps it."""
+_decoder: msgspec.json.Decoder[Event | _CommandExpired1] = msgspec.json.Decoder(Event | _CommandExpired1)
+
+
+def decode(data: bytes) -> Event:
+    """The event that `encode` wrote."""
+    try:
+        event = _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        # Only the reason: the bytes themselves name people and tools.
+        raise UndecodableEventError(str(error)) from None
+    return CommandExpired(event.at_ms, event.msg_id) if isinstance(event, _CommandExpired1) else event
+
+
+# ── what the facts add up to ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Reason(StrEnum):
+    """Why something is illegal."""
+
+    EPOCH_NOT_NEXT = "epoch_not_next"
+    EPOCH_NEVER_GRANTED = "epoch_never_granted"
+    NOT_RESUMED = "not_resumed"
+    ALREADY_RESUMED = "already_resumed"
+    LAST_CMD_AHEAD = "last_cmd_ahead"
+    ID_NOT_INCREASING = "id_not_increasing"
+    PAST_DEADLINE = "past_deadline"
+    UNKNOWN_COMMAND = "unknown_command"
+    ALREADY_FINAL = "already_final"
+    NOT_SENT = "not_sent"
+    SENT_BY_ANOTHER_SESSION = "sent_by_another_session"
+    SENT_TWICE_IN_ONE_SESSION = "sent_twice_in_one_session"
+
+
+class Illegal(msgspec.Struct, frozen=True):
+    """It cannot follow on this state, which stays as it was."""
+
+    reason: Reason
+    msg_id: str | None = None
+
+
+class CorruptHistoryError(UnreadableHistoryError):
+    """A stored history that the rules could never have written."""
 
 
 class OpenCommand(msgspec.Struct, frozen=True):
