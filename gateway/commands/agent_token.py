@@ -70,7 +70,7 @@ def _of_an_upstream(path: Path, tool: str) -> tuple[set[str], Scope | None]:
     prefix, _, own_name = tool.partition(".")
     upstreams = {rules.name: rules for rules in policy.upstreams} if policy is not None else {}
     if prefix not in upstreams:
-        others = f"; upstreams are {', '.join(sorted(upstreams))}" if upstreams else ", and there are no upstreams"
+        others = f"; upstreams are {', '.join(sorted(upstreams))}" if upstreams else ", and there are no upstreams here"
         raise CommandError(f"no node has that tool (`heliograph nodes --json` lists theirs){others}")
     rules = upstreams[prefix]
     return set(rules.tenants), needed_scope(rules.safety_class(own_name), "invoke")

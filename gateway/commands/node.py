@@ -1,7 +1,6 @@
 """`heliograph node enroll | run`: give a node its identity; be a node, on the machine it is about."""
 
 import argparse
-import re
 import time
 from pathlib import Path
 from random import Random
@@ -26,12 +25,12 @@ from actors.device.reconnect_rules import StayAway
 from actors.device.sampler import PsutilSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.commands.parsing import CommandError, Subparsers, complain
-from gateway.commands.reach import Operator, add_data, ask, checked_node_id, data_path
+from gateway.commands.reach import Operator, add_data, ask, checked_node_id, checked_tenant, data_path
 from gateway.main.data_folder import NO_TOKENS, DataFolder
 from gateway.main.server import until_signalled
 from gateway.main.settings import SettingsError, log_from_environment
 from gateway.observe.log_output import LogTargetError, log_to
-from schemas.certificates import TENANT_CHARS_MAX, Leaf
+from schemas.certificates import Leaf
 
 
 def add(commands: Subparsers) -> None:
@@ -56,9 +55,7 @@ def wall_ms() -> int:
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
-    path, tenant, out = data_path(arguments), arguments.tenant, arguments.out
-    if not re.fullmatch(f"[ -~]{{1,{TENANT_CHARS_MAX}}}", tenant):
-        raise CommandError(f"a tenant is a name of 1 to {TENANT_CHARS_MAX} printable characters")
+    path, tenant, out = data_path(arguments), checked_tenant(arguments.tenant), arguments.out
     node_id = checked_node_id(arguments.node_id or str(ULID()).lower())
 
     def direct(folder: DataFolder) -> DeviceIdentity:

@@ -1,7 +1,7 @@
 """How commands reach a gateway: over HTTP while one runs on the folder, in the folder itself while none does.
 
-Every request carries a token. So it goes straight to the gateway, through no proxy whatever the environment says, and
-what answers with a redirect is not followed.
+Every request carries a token, which is the gateway's alone. `http.client` knows neither proxies nor redirects, whatever
+the environment or the answer says.
 """
 
 import argparse
@@ -9,13 +9,12 @@ import http.client
 import json
 import os
 import re
+import socket
 import sqlite3
 import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,6 +38,7 @@ from gateway.main.data_folder import (
 )
 from gateway.main.settings import OPERATOR_TOKEN, SettingsError, data_from_environment
 from gateway.net.tls import client_context
+from schemas.certificates import TENANT_CHARS_MAX
 from schemas.ecma import compile_ecma
 from schemas.registry import REGISTRY
 
@@ -76,6 +76,12 @@ def checked_node_id(text: str) -> str:
     return text
 
 
+def checked_tenant(text: str) -> str:
+    if not re.fullmatch(f"[ -~]{{1,{TENANT_CHARS_MAX}}}", text):
+        raise CommandError(f"a tenant is a name of 1 to {TENANT_CHARS_MAX} printable characters")
+    return text
+
+
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -89,11 +95,6 @@ class RefusedError(CommandError):
     def __init__(self, envelope: dict[str, Any]) -> None:
         super().__init__(" ".join(str(envelope[key]) for key in ("message", "suggested_fix") if key in envelope))
         self.envelope = envelope
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any) -> None:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +120,15 @@ class Gateway:
     def on(cls, path: Path) -> "Gateway":
         """The one that runs on this folder."""
         address, certificate = running_note(path, "http", "http_certificate")
-        if certificate is None:
-            return cls(f"http://{address}")
-        return cls(f"https://{address}", client_context(certificate))
+        host, _, port = address.rpartition(":")
+        at = f"[{host}]:{port}" if ":" in host.strip("[]") else address
+        return cls(f"http://{at}") if certificate is None else cls(f"https://{at}", client_context(certificate))
 
     def ask(
         self, method: str, route: str, token: str, body: Any = None, *, wants: str | None, wait_s: float = ANSWER_S_MAX
     ) -> Any:
         """The answer, an object that has the key that is wanted (None: anything). Raises CommandError."""
-        with self.open(method, route, token, body, wait_s=wait_s) as response:
+        with self.open(method, route, token, body, "application/json", wait_s) as response, self._answering():
             answer = _json(response.read())
             if answer is None or (wants is not None and not (isinstance(answer, dict) and wants in answer)):
                 raise self._is_no_gateway(response.status)
@@ -135,42 +136,43 @@ class Gateway:
 
     @contextmanager
     def open(
-        self,
-        method: str,
-        route: str,
-        token: str,
-        body: Any = None,
-        *,
-        accept: str = "application/json",
-        wait_s: float = ANSWER_S_MAX,
+        self, method: str, route: str, token: str, body: Any, accept: str, wait_s: float
     ) -> Iterator[http.client.HTTPResponse]:
         """The response, to be read within the block. Raises CommandError; RefusedError if the gateway said no."""
         if not re.fullmatch("[!-~]+", token):
             raise CommandError("the token is empty, or has characters that no token has: copy it again")
-        request = urllib.request.Request(
-            f"{self.url}{route}",
-            method=method,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"authorization": f"Bearer {token}", "content-type": "application/json", "accept": accept},
-        )
-        straight = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), _NoRedirect, urllib.request.HTTPSHandler(context=self.tls)
-        )
-        try:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json", "accept": accept}
+        where = urlsplit(self.url)
+        with closing(self._connection(where.hostname or "", where.port, wait_s)) as connection:
+            with self._answering():
+                connection.request(method, where.path + route, content, headers)
+                sock = connection.sock
+                response = connection.getresponse()
+                if response.status != 200:
+                    envelope = _json(response.read())
+                    if isinstance(envelope, dict) and "code" in envelope:
+                        raise RefusedError(envelope)
+                if response.status != 200 or response.headers.get_content_type() != accept:
+                    raise self._is_no_gateway(response.status)
             try:
-                with straight.open(request, timeout=wait_s) as response:
-                    if response.headers.get_content_type() != accept:
-                        raise self._is_no_gateway(response.status)
-                    yield response
-            except urllib.error.HTTPError as error:
-                envelope = _json(error.read())
-                is_ours = isinstance(envelope, dict) and "code" in envelope
-                raise (RefusedError(envelope) if is_ours else self._is_no_gateway(error.code)) from None
-        except BrokenPipeError:  # our own output: whoever read it has seen enough
-            raise
+                yield response
+            finally:
+                with suppress(OSError):  # a thread that still reads would make us wait for its next byte
+                    sock.shutdown(socket.SHUT_RDWR)
+                response.close()
+
+    def _connection(self, host: str, port: int | None, wait_s: float) -> http.client.HTTPConnection:
+        if self.url.startswith("http:"):
+            return http.client.HTTPConnection(host, port, timeout=wait_s)
+        return http.client.HTTPSConnection(host, port, timeout=wait_s, context=self.tls)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, http.client.HTTPException) as error:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise CommandError(f"the gateway at {self.url} does not answer ({reason}): see that it runs") from None
+            raise CommandError(f"the gateway at {self.url} does not answer ({error}): see that it runs") from None
 
     def _is_no_gateway(self, status: int) -> CommandError:
         return CommandError(

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ulid import ULID
 
 from gateway.commands.parsing import CommandError, Subparsers
-from gateway.commands.reach import Operator, add_data, ask, data_path, need_tokens, now_ms
+from gateway.commands.reach import Operator, add_data, ask, checked_tenant, data_path, need_tokens, now_ms
 from gateway.identity.tokens import Issuer, Scope, TokenClass
 from gateway.main.data_folder import DataFolder
 from gateway.main.durations import duration_s
@@ -40,7 +40,7 @@ def add(commands: Subparsers) -> None:
 
 
 def _mint(arguments: argparse.Namespace) -> int:
-    path = data_path(arguments)
+    path, tenant = data_path(arguments), checked_tenant(arguments.tenant)
     token_class = TokenClass(arguments.token_class)
     is_agent = token_class is TokenClass.AGENT_RUNTIME
     sub = arguments.sub or (f"agent_{uuid.uuid4()}" if is_agent else "")
@@ -49,12 +49,12 @@ def _mint(arguments: argparse.Namespace) -> int:
     if life_s is None:
         raise CommandError("a life is a number and a unit, such as 10m, 12h or 30d")
     need_tokens(path, f"ask it for a token of class {token_class} with this sub, tenant and scope")
-    claims: dict[str, Any] = {"token_class": token_class, "sub": sub, "tenant": arguments.tenant, "life_s": life_s}
+    claims: dict[str, Any] = {"token_class": token_class, "sub": sub, "tenant": tenant, "life_s": life_s}
     try:  # as a rehearsal, so that what is wrong is told in one way, whoever mints
         rehearsal = Issuer(Ed25519PrivateKey.generate(), issuer="", audience="")
         rehearsal.mint(**claims, scopes=scopes, jti=str(ULID()), now_ms=now_ms())
-    except ValueError as error:
-        raise CommandError(f"{error}. --sub of a {token_class} token is {_SUBS[token_class]}") from None
+    except ValueError:
+        raise CommandError(f"--sub of a token of class {token_class} is {_SUBS[token_class]}") from None
 
     def direct(folder: DataFolder) -> Any:
         jti = str(ULID())

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from gateway.commands.agent_token import add_agent, as_agent
 from gateway.commands.event_stream import Event, ProtocolError, events
 from gateway.commands.parsing import Subparsers
-from gateway.commands.reach import RefusedError
+from gateway.commands.reach import RefusedError, checked_node_id
 from gateway.commands.watch_view import View, meaning_of
 
 REDRAW_S = 0.25
@@ -37,21 +37,19 @@ def add(commands: Subparsers) -> None:
 
 def _watch(arguments: argparse.Namespace) -> int:
     """Exit codes: 0 Ctrl-C or a normal close, 1 another close or a refusal, 2 wrong use."""
-    tool = f"sys.{arguments.node_id}.{arguments.capability}.subscribe"
+    tool = f"sys.{checked_node_id(arguments.node_id)}.{arguments.capability}.subscribe"
     gateway, token = as_agent(arguments, tool, TOKEN_LIFE_S)
     body = {"tool": tool, "arguments": {"interval_ms": arguments.interval_ms}}
-    accept = "text/event-stream"
     try:
-        with gateway.open("POST", "/mcp/tools/call", token, body, accept=accept, wait_s=SILENCE_S_MAX) as response:
-            try:
-                close = _print_frames(events(response)) if arguments.json else _show(events(response), arguments)
-            except BrokenPipeError:
-                raise
-            except (OSError, http.client.HTTPException, ProtocolError) as error:
-                print(f"heliograph: the stream from {gateway.url} broke: {error}", file=sys.stderr)
-                return 1
+        with gateway.open("POST", "/mcp/tools/call", token, body, "text/event-stream", SILENCE_S_MAX) as response:
+            close = _show(events(response), arguments)
     except RefusedError as error:
         print(json.dumps(error.envelope), file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        raise
+    except (OSError, http.client.HTTPException, ProtocolError) as error:
+        print(f"heliograph: the stream from {gateway.url} broke: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 0
@@ -62,26 +60,18 @@ def _watch(arguments: argparse.Namespace) -> int:
     return 0 if close.get("code") == 1000 else 1
 
 
-def _print_frames(stream: Iterator[Event]) -> dict[str, Any] | None:
-    """Until the close event, whose data is the answer."""
-    for event in stream:
-        if event.name == "close":
-            return event.data
-        if event.name == "metric":
-            print(json.dumps(event.data), flush=True)
-    return None
-
-
 def _show(stream: Iterator[Event], arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """Until the close event, whose data is the answer."""
     view = View(arguments.node_id, arguments.interval_ms, time.monotonic())
-    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
-        return draw(_arriving(stream), view, sys.stdout)
+    is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    if is_terminal and not arguments.json:
+        return draw(arriving(stream), view, sys.stdout)
 
     def show(event: Event) -> None:
         if event.name == "metric":
-            print("\n".join(view.lines(time.monotonic())), flush=True)
+            print(json.dumps(event.data) if arguments.json else "\n".join(view.lines(time.monotonic())), flush=True)
 
-    return _follow(_arriving(stream), view, show)
+    return _follow(stream, None if arguments.json else view, show)
 
 
 def draw(stream: Iterator[Event], view: View, terminal: TextIO) -> dict[str, Any] | None:
@@ -115,20 +105,17 @@ def draw(stream: Iterator[Event], view: View, terminal: TextIO) -> dict[str, Any
             return _follow(stream, view, show)
 
 
-def _follow(stream: Iterator[Event], view: View, show: Callable[[Event], None]) -> dict[str, Any] | None:
-    """Until the close event, whose data is the answer."""
+def _follow(stream: Iterator[Event], view: View | None, show: Callable[[Event], None]) -> dict[str, Any] | None:
     for event in stream:
         if event.name == "close":
             return event.data
-        if event.name == "metric":
-            view.on_frame(event.data, time.monotonic())
-        elif event.name == "ping":
-            view.on_ping(time.monotonic())
+        if view is not None:
+            view.on_event(event, time.monotonic())
         show(event)
     return None
 
 
-def _arriving(stream: Iterator[Event]) -> Iterator[Event]:
+def arriving(stream: Iterator[Event]) -> Iterator[Event]:
     """The events, and one without a name whenever nothing has come for a while, so that the view goes on."""
     arrived: queue.SimpleQueue[Event | Exception | None] = queue.SimpleQueue()
 
@@ -136,7 +123,7 @@ def _arriving(stream: Iterator[Event]) -> Iterator[Event]:
         try:
             for event in stream:
                 arrived.put(event)
-        except (OSError, http.client.HTTPException, ProtocolError, ValueError) as error:
+        except Exception as error:  # whatever it is, the main thread raises it
             arrived.put(error)
         else:
             arrived.put(None)

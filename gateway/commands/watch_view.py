@@ -5,7 +5,7 @@ import textwrap
 from collections import deque
 from typing import Any
 
-from gateway.commands.event_stream import ProtocolError
+from gateway.commands.event_stream import Event, ProtocolError
 from gateway.commands.parsing import printable
 from schemas.closes import StreamClose
 
@@ -46,6 +46,12 @@ class View:
         self._count = 0
         self._frame_s: float | None = None
         self._ping_s: float | None = None
+
+    def on_event(self, event: Event, now_s: float) -> None:
+        if event.name == "metric":
+            self.on_frame(event.data, now_s)
+        elif event.name == "ping":
+            self.on_ping(now_s)
 
     def on_frame(self, frame: dict[str, Any], now_s: float) -> None:
         """Raises ProtocolError for a frame that has not these numbers; whatever else is in it is never shown."""

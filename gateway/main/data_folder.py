@@ -29,7 +29,6 @@ from schemas.certificates import CertificateAuthority, KnownCertificates, Leaf
 
 ISSUER = AUDIENCE = "heliograph"
 TOKEN_KEY, CA_KEY, CA_FILE = MADE_AT_FIRST = "token.key", "ca.key", "ca.crt"
-LOCK_FILE = "lock"
 RUNNING_FILE = "running.json"
 FOREIGN_FILE = "token.jwks"
 NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
@@ -42,10 +41,6 @@ class FolderError(Exception):
 
 class FolderInUseError(FolderError):
     """Another process has the folder: talk to it, or stop it first."""
-
-
-class NoFolderError(FolderError):
-    """No gateway has started here, or its first start was interrupted."""
 
 
 def is_data_folder(path: Path) -> bool:
@@ -93,7 +88,7 @@ class DataFolder:
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
             else:
                 _refuse_others(path)
-            fd = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             with _told(path):
                 try:
@@ -191,14 +186,14 @@ def _key(file: Path) -> Ed25519PrivateKey:
 
 
 def _refuse_others(path: Path) -> None:
-    """Raises NoFolderError for a folder in which no gateway has finished its first start."""
+    """Raises FolderError for a folder in which no gateway has finished its first start."""
     if is_data_folder(path):
         return
     make = f"`heliograph serve --data {path}`"
-    if any((path / name).exists() for name in (LOCK_FILE, *MADE_AT_FIRST)):
-        raise NoFolderError(f"{path} is a data folder whose first start was interrupted: {make} finishes it")
+    if any((path / name).exists() for name in MADE_AT_FIRST):
+        raise FolderError(f"{path} is a data folder whose first start was interrupted, or goes on: {make} finishes it")
     found = f"{path} is not a gateway's data folder" if path.exists() else f"there is no data folder {path}"
-    raise NoFolderError(f"{found}: name yours with --data or HELIOGRAPH_DATA, or make one with {make}")
+    raise FolderError(f"{found}: name yours with --data or HELIOGRAPH_DATA, or make one with {make}")
 
 
 @contextmanager
@@ -207,6 +202,7 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FolderError(f"cannot use the data folder {path}: {error.strerror} ({error.filename})") from error
+        why = f"{error.strerror}, {error.filename}"
+        raise FolderError(f"cannot use the data folder {path} ({why}): name one that you may write to") from error
     except ValueError as error:  # a key or a certificate
         raise FolderError(f"a file in {path} is damaged ({error}): restore the folder from a backup") from error

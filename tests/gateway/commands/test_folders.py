@@ -77,7 +77,7 @@ def test_interrupted_first_start_is_left_for_serve_to_finish(
     before = everything(tmp_path)
     assert main([*command, "--data", str(path)]) == 2
     told = capsys.readouterr().err
-    assert "interrupted" in told
+    assert ("interrupted" if len(missing) < 3 else "not a gateway's data folder") in told
     assert f"heliograph serve --data {path}" in told
     assert everything(tmp_path) == before
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import http.server
 import itertools
 import json
 import os
@@ -21,7 +22,8 @@ import pytest
 
 from gateway.commands.cli import main
 from gateway.commands.event_stream import Event, ProtocolError, events
-from gateway.commands.watch import draw
+from gateway.commands.reach import Gateway
+from gateway.commands.watch import arriving, draw
 from gateway.commands.watch_view import View, meaning_of, sparkline
 from schemas.closes import StreamClose
 from schemas.sse import PING, close_event, metric_event
@@ -233,6 +235,32 @@ def test_output_that_is_no_terminal_gets_plain_lines_or_json(capsys: pytest.Capt
     assert plain.count("memory    50.0 %  ▅") == 2
     assert "\x1b" not in plain
     assert [json.loads(line) for line in frames.splitlines()] == [FRAME, FRAME]
+
+
+def test_ctrl_c_does_not_wait_for_the_next_byte_of_the_stream() -> None:
+    """A thread is reading it, and would have its lock until a ping comes, 25 s later."""
+    over, overdue = threading.Event(), threading.Event()
+
+    class Silent(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            self.wfile.flush()
+            if not over.wait(20):
+                overdue.set()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        gateway = Gateway.at(f"http://127.0.0.1:{server.server_port}")
+        with gateway.open("POST", "/mcp/tools/call", "mine", {}, "text/event-stream", 60) as response:
+            assert next(arriving(events(response))).name == ""
+        over.set()
+        server.shutdown()
+    assert not overdue.is_set()
 
 
 def test_stream_that_breaks_off_is_told(capsys: pytest.CaptureFixture[str]) -> None:

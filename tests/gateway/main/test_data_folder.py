@@ -8,7 +8,7 @@ import pytest
 
 from actors.device.identity import DeviceIdentity
 from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault
-from gateway.main.data_folder import DataFolder, FolderError, FolderInUseError, NoFolderError, issuer_of
+from gateway.main.data_folder import DataFolder, FolderError, FolderInUseError, issuer_of
 from tests.schemas.examples import NODE_ID
 
 NOW_MS = 1_790_000_000_000
@@ -81,10 +81,10 @@ def files(path: Path) -> dict[str, bytes]:
 
 
 def test_folder_is_made_by_a_gateway_that_starts_and_by_nobody_else(tmp_path: Path) -> None:
-    with pytest.raises(NoFolderError, match="there is no data folder"), hold_existing(tmp_path / "data"):
+    with pytest.raises(FolderError, match="there is no data folder"), hold_existing(tmp_path / "data"):
         pass
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(NoFolderError, match="not a gateway's data folder"), hold_existing(tmp_path):
+    with pytest.raises(FolderError, match="not a gateway's data folder"), hold_existing(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
     with DataFolder.hold(tmp_path, NOW_MS) as made:
@@ -105,9 +105,10 @@ def test_interrupted_first_start_is_finished_by_the_next_and_keeps_what_there_wa
         (tmp_path / name).unlink()
     (tmp_path / f"{missing[-1]}.new").write_bytes(b"half a k")  # what it was about to write
     before = files(tmp_path)
-    with pytest.raises(NoFolderError, match="interrupted"), hold_existing(tmp_path):
+    told = "interrupted" if len(missing) < 3 else "not a gateway's data folder"
+    with pytest.raises(FolderError, match=told), hold_existing(tmp_path):
         pass
-    with pytest.raises(NoFolderError, match="interrupted"):
+    with pytest.raises(FolderError, match=told):
         issuer_of(tmp_path)
     assert files(tmp_path) == before
     with DataFolder.hold(tmp_path, NOW_MS) as folder:
@@ -139,7 +140,7 @@ def test_token_is_signed_for_a_folder_that_somebody_holds(tmp_path: Path) -> Non
 def test_disk_that_refuses_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     with (
-        pytest.raises(FolderError, match=r"cannot use the data folder .*: File exists"),
+        pytest.raises(FolderError, match=r"cannot use the data folder .*File exists"),
         DataFolder.hold(tmp_path / "data", NOW_MS),
     ):
         pass
