@@ -63,8 +63,6 @@ def add(commands: Subparsers) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    if arguments.nodes < 0:
-        raise CommandError("--nodes is a number of nodes, such as 5")
     with _folder(arguments) as folder:
         flags = {
             "data": str(folder),

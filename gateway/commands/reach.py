@@ -33,6 +33,7 @@ from gateway.main.data_folder import (
     DataFolder,
     FolderError,
     FolderInUseError,
+    is_held,
     issuer_of,
     makes_tokens,
 )
@@ -118,7 +119,9 @@ class Gateway:
 
     @classmethod
     def on(cls, path: Path) -> "Gateway":
-        """The one that runs on this folder."""
+        """The one that runs on this folder. By now another program may listen where a killed one did."""
+        if not is_held(path):
+            raise _not_running(path)
         address, certificate = running_note(path, "http", "http_certificate")
         host, _, port = address.rpartition(":")
         at = f"[{host}]:{port}" if ":" in host.strip("[]") else address
@@ -195,7 +198,11 @@ def running_note(path: Path, *keys: str) -> tuple[Any, ...]:
         note = json.loads((path / RUNNING_FILE).read_text())
         return tuple(note[key] for key in keys)
     except (OSError, ValueError, KeyError, TypeError):
-        raise CommandError(f"no gateway runs on {path}: start one with `heliograph serve --data {path}`") from None
+        raise _not_running(path) from None
+
+
+def _not_running(path: Path) -> CommandError:
+    return CommandError(f"no gateway runs on {path}: start one with `heliograph serve --data {path}`")
 
 
 # ---- what operators do ----------------------------------------------------------------------------------------------

@@ -48,6 +48,21 @@ def is_data_folder(path: Path) -> bool:
     return all((path / name).exists() for name in MADE_AT_FIRST)
 
 
+def is_held(path: Path) -> bool:
+    """Whether somebody has this folder now. A note that a gateway left when it was killed does not say that."""
+    try:
+        fd = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
 def makes_tokens(path: Path) -> bool:
     """Whether the gateway of this folder makes its tokens itself, as it was last started."""
     return not (path / FOREIGN_FILE).exists()

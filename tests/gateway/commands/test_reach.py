@@ -126,6 +126,21 @@ def test_token_that_no_header_can_carry_is_refused_and_not_shown(
     assert gateway.asked[-1].authorization == "Bearer mine"
 
 
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_note_of_a_killed_gateway_gives_no_token_to_who_listens_there_now(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fake_gateway() as other:
+        with running_on(tmp_path / "data", other):
+            note = (tmp_path / "data" / "running.json").read_text()
+        (tmp_path / "data" / "running.json").write_text(note)
+        code = run(command)
+        assert other.asked == []
+    if command[0] in ("call", "watch"):
+        assert code == 2
+        assert "no gateway runs on data: start one" in capsys.readouterr().err
+
+
 # ---- what is no gateway ---------------------------------------------------------------------------------------------
 
 
