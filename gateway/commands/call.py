@@ -2,23 +2,23 @@
 
 import argparse
 import json
-import os
 import sys
-import urllib.error
-import urllib.request
 from typing import Any
 
-from gateway.commands.operate import OperatorError, Reached, agent_token_for, running_gateway
-from gateway.commands.parsing import Subparsers, add_data, complain, data_path
+from gateway.commands.agent_token import add_agent, as_agent, is_of_a_device
+from gateway.commands.parsing import CommandError, Subparsers
+from gateway.commands.reach import ANSWER_S_MAX, RefusedError
+from gateway.governance.policy.upstream_text import TIMEOUT_S_MAX
+
+TOKEN_LIFE_S = 60
 
 
 def add(commands: Subparsers) -> None:
     call = commands.add_parser("call", help="call a tool and print its result")
     call.add_argument("tool", help="a name from GET /mcp/tools")
     call.add_argument("arguments", nargs="?", default="{}", metavar="JSON", help='such as \'{"message": "hi"}\'')
-    call.add_argument("--url", help="of the gateway (default: the one that runs on --data)")
-    call.add_argument("--token", help="an agent's (default: HELIOGRAPH_TOKEN, or one minted from --data)")
-    add_data(call)
+    call.add_argument("--tenant", help="whose agent to be, if several tenants may use the tool and no token is given")
+    add_agent(call)
     call.set_defaults(run=_call)
 
 
@@ -26,25 +26,19 @@ def _call(arguments: argparse.Namespace) -> int:
     """Exit codes: 0 the result is printed, 1 the tool refused (the error is printed), 2 wrong use."""
     try:
         asked: Any = json.loads(arguments.arguments)
-    except ValueError:
-        return complain("the arguments are not JSON")
+    except (ValueError, RecursionError):
+        raise CommandError('the arguments are not JSON: give an object such as \'{"message": "hi"}\'') from None
+    gateway, token = as_agent(arguments, arguments.tool, TOKEN_LIFE_S, arguments.tenant)
+    body = {"tool": arguments.tool, "arguments": asked}
     try:
-        path = data_path(arguments)
-        gateway = Reached(arguments.url) if arguments.url else running_gateway(path)
-        token = arguments.token or os.environ.get("HELIOGRAPH_TOKEN") or agent_token_for(path, arguments.tool)
-    except OperatorError as error:
-        return complain(str(error))
-    request = urllib.request.Request(
-        f"{gateway.url}/mcp/tools/call",
-        data=json.dumps({"tool": arguments.tool, "arguments": asked}).encode(),
-        headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=10, context=gateway.tls) as response:
-            print(json.dumps(json.load(response), indent=2))
-            return 0
-    except urllib.error.HTTPError as error:
-        print(error.read().decode(), file=sys.stderr)
+        result = gateway.ask("POST", "/mcp/tools/call", token, body, wants=None, wait_s=patience_s(arguments.tool))
+    except RefusedError as error:
+        print(json.dumps(error.envelope), file=sys.stderr)
         return 1
-    except OSError as error:
-        return complain(f"the gateway at {gateway.url} does not answer: {error}")
+    print(json.dumps(result, indent=2))
+    return 0
+
+
+def patience_s(tool: str) -> float:
+    """The gateway ends a call in time, and says so. To another server it may give as long as a policy can say."""
+    return ANSWER_S_MAX if is_of_a_device(tool) else TIMEOUT_S_MAX + ANSWER_S_MAX

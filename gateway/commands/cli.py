@@ -1,20 +1,25 @@
 """The `heliograph` command."""
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from gateway.commands import call, demo, ledger, operate, policy, schema, serve, watch
+from gateway.commands.parsing import CommandError, complain
+
+COMMANDS = ("demo", "serve", "node", "nodes", "log", "token", "call", "watch", "ledger", "policy", "schema")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 the answer is no or the gateway had to stop, 2 the command was used wrongly."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
+    except CommandError as error:
+        return complain(str(error))
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -23,14 +28,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="heliograph", description="The gateway through which AI agents reach live devices."
     )
     parser.add_argument("--version", action="version", version=f"heliograph {version('heliograph')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for topic in (demo, serve, operate, call, watch, ledger, policy, schema):
-        topic.add(commands)
+    # A command that is named is the only one to be imported: the others' modules take longer than most commands do.
+    for name in argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS:
+        importlib.import_module(f"gateway.commands.{name}").add(commands)
     return parser
 
 

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import logging
+import os
 import re
 import tempfile
 import uuid
@@ -22,11 +23,12 @@ from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node import wall_ms
-from gateway.commands.parsing import Subparsers, complain
+from gateway.commands.parsing import CommandError, Subparsers
+from gateway.commands.reach import data_path
 from gateway.identity.tokens import Scope, TokenClass
-from gateway.main.data_folder import DataFolder
+from gateway.main.data_folder import DataFolder, is_data_folder
 from gateway.main.server import Running, running, until_signalled
-from gateway.main.settings import Settings, SettingsError, load
+from gateway.main.settings import PREFIX, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings, log_to
 
 TENANT = "demo"
@@ -51,14 +53,17 @@ def add(commands: Subparsers) -> None:
     demo.add_argument("--nodes", type=int, default=5, metavar="N")
     demo.add_argument("--http", default="127.0.0.1:0", metavar="HOST:PORT", help="for agents; port 0 picks one")
     demo.add_argument("--devices", default="127.0.0.1:0", metavar="HOST:PORT", help="for nodes; port 0 picks one")
-    demo.add_argument("--data", metavar="DIR", help="keep what it makes there (default: a folder that goes at the end)")
+    demo.add_argument(
+        "--data",
+        metavar="DIR",
+        help="keep what it makes there (default: HELIOGRAPH_DATA, or a folder that goes at the end)",
+    )
     demo.add_argument("--ready-file", type=Path, metavar="FILE", help="written as JSON once all nodes are live")
     demo.set_defaults(run=_demo)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    log_to(LogSettings(format="pretty"), logging.WARNING)
-    with _folder(arguments.data) as folder:
+    with _folder(arguments) as folder:
         flags = {
             "data": str(folder),
             "http.listen": arguments.http,
@@ -67,16 +72,21 @@ def _demo(arguments: argparse.Namespace) -> int:
         }
         try:
             settings = load(None, {}, flags)
+            agent_id = _agent_with_policy(folder)
         except SettingsError as error:
-            return complain(str(error))
-        agent_id = _agent_with_policy(folder)
+            raise CommandError(str(error)) from None
+        except OSError as error:
+            raise CommandError(f"cannot write to {error.filename}: {error.strerror}") from None
+        log_to(LogSettings(format="pretty"), logging.WARNING)
         return run_gateway(_run, settings, folder, agent_id, arguments.nodes, arguments.ready_file)
 
 
 def _agent_with_policy(folder: Path) -> str:
     """The agent that the folder's policy names; a folder that is used again keeps both, with what was changed there."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = folder / POLICY_FILE
+    if is_data_folder(folder) and not file.exists():
+        raise CommandError(f"{folder} is the data folder of another gateway: name one for the demo with --data")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not file.exists():
         file.write_text(_POLICY.format(agent=f"agent_{uuid.uuid4()}"))
     named = re.search(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", file.read_text(errors="replace"))
@@ -84,9 +94,9 @@ def _agent_with_policy(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _folder(given: str | None) -> Iterator[Path]:
-    if given is not None:
-        yield Path(given)
+def _folder(arguments: argparse.Namespace) -> Iterator[Path]:
+    if arguments.data or os.environ.get(f"{PREFIX}DATA"):
+        yield data_path(arguments)
         return
     with tempfile.TemporaryDirectory(prefix="heliograph-demo-") as made:
         yield Path(made)
@@ -112,7 +122,10 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
                     "operator_token": operator,
                     "nodes": ids,
                 }
-                await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
+                try:
+                    await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
+                except OSError as error:
+                    raise SettingsError(f"--ready-file: cannot write {ready_file}: {error.strerror}") from error
             _say_what_to_try(gateway, ids, agent)
             await until_signalled()
             print("\nstopping ...")

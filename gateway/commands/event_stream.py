@@ -20,7 +20,7 @@ def events(lines: Iterable[bytes]) -> Iterator[Event]:
     """One event for each group of lines that ends with an empty one; what breaks off before its end is dropped."""
     name, data = "", ""
     for line in lines:
-        field, _, value = line.decode().rstrip("\r\n").partition(": ")
+        field, _, value = line.decode(errors="replace").rstrip("\r\n").partition(": ")
         if field == "event":
             name = value
         elif field == "data":

@@ -9,7 +9,7 @@ import trio
 from actors.supervision.crash_report import first_leaf
 from actors.supervision.errors import ProcessMustStopError
 from gateway.commands.parsing import complain
-from gateway.main.data_folder import FolderInUseError
+from gateway.main.data_folder import FolderError
 from gateway.main.server import CannotListenError
 from gateway.main.settings import SettingsError
 from gateway.observe.tracing import TracingUnavailableError
@@ -21,7 +21,7 @@ def run_gateway(main: Callable[..., Awaitable[None]], *arguments: Any) -> int:
         trio.run(main, *arguments)
     except Exception as exc:
         error = first_leaf(exc)
-        if isinstance(error, (SettingsError, FolderInUseError, CannotListenError, TracingUnavailableError)):
+        if isinstance(error, (SettingsError, FolderError, CannotListenError, TracingUnavailableError)):
             return complain(str(error))
         if isinstance(error, ProcessMustStopError):
             print(f"heliograph: {error}", file=sys.stderr)

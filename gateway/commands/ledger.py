@@ -5,16 +5,12 @@ import json
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-import trio
-
 from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
-from gateway.commands.operate import OperatorError, ask
-from gateway.commands.parsing import Subparsers, add_data, complain, data_path
+from gateway.commands.parsing import Subparsers
+from gateway.commands.reach import add_data, ask, checked_agent, data_path, read_log
 from gateway.governance.spend.report import report
-from gateway.identity.tokens import AGENT_ID
-from gateway.main.data_folder import DataFolder
 
 
 def add(commands: Subparsers) -> None:
@@ -27,23 +23,18 @@ def add(commands: Subparsers) -> None:
 
 def _ledger(arguments: argparse.Namespace) -> int:
     """Exit codes: 0 printed, 1 this agent has spent nothing yet, 2 wrong use."""
-    if not AGENT_ID.match(arguments.agent):
-        return complain("an agent is agent_<uuid> in lower case: the `sub` of its token")
+    agent = checked_agent(arguments.agent)
 
-    def direct(folder: DataFolder) -> Any:
-        async def read() -> Any:
-            async with await SqliteStore.open(folder.log_path) as store:
-                shelf = LocalDirectory(store)
-                await shelf.load()
-                tenants = [retained.tenant for retained in shelf]
-                return {"ledgers": await report(store, Ledgers(store), tenants, arguments.agent)}
+    async def read(store: SqliteStore) -> Any:
+        directory = LocalDirectory(store)
+        await directory.load()
+        return await report(store, Ledgers(store), [record.tenant for record in directory], agent)
 
-        return trio.run(read)
-
-    try:
-        ledgers = ask(data_path(arguments), direct, "GET", f"/admin/ledger/{arguments.agent}")["ledgers"]
-    except OperatorError as error:
-        return complain(str(error))
+    ledgers = ask(
+        data_path(arguments),
+        lambda folder: read_log(folder, read, []),
+        lambda operator: operator.get(f"/admin/ledger/{agent}", "ledgers")["ledgers"],
+    )
     if arguments.json:
         print(json.dumps(ledgers, indent=2))
     else:

@@ -1,25 +1,25 @@
-"""What the subcommands share: how they complain, and the options that several have."""
+"""What all subcommands share: how they fail, and how a table looks."""
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any, TypeAlias
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
 
 
+class CommandError(Exception):
+    """What was asked cannot be done; the text says why and what to do. The command ends with exit code 2."""
+
+
 def complain(what: str) -> int:
     """Say what is wrong and what to do; the exit code of wrong use."""
-    print(f"heliograph: {what}", file=sys.stderr)
+    print(f"heliograph: {printable(what)}", file=sys.stderr)
     return 2
 
 
-def add_data(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--data", metavar="DIR", help="the gateway's data folder (default: heliograph-data)")
-
-
-def data_path(arguments: argparse.Namespace) -> Path:
-    return Path(arguments.data or "heliograph-data")
+def printable(text: str) -> str:
+    """Without what a terminal would obey: the text may be from elsewhere."""
+    return "".join(character for character in text if character.isprintable())
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.commands.parsing import Subparsers, add_data, complain, data_path
+from gateway.commands.parsing import CommandError, Subparsers, complain
+from gateway.commands.reach import add_data, checked_agent, data_path, running_note
 from gateway.governance.policy.explain import Explanation, explain
 from gateway.governance.policy.policy import DEFAULT
 from gateway.governance.policy.source import read_policy
 from gateway.governance.policy.text import PolicyFlaw
-from gateway.identity.tokens import AGENT_ID
-from gateway.main.server import RUNNING_FILE
 
 
 def add(commands: Subparsers) -> None:
@@ -43,19 +42,17 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    if not AGENT_ID.match(arguments.agent):
-        return complain("an agent is agent_<uuid> in lower case: the `sub` of its token")
-    file = arguments.file
+    agent, file = checked_agent(arguments.agent), arguments.file
     if file is None:
         try:
-            named = json.loads((data_path(arguments) / RUNNING_FILE).read_text())["policy"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return complain(f"no gateway runs on {data_path(arguments)}: name the policy with --file")
+            (named,) = running_note(data_path(arguments), "policy")
+        except CommandError as error:
+            raise CommandError(f"{error}, or name the policy with --file") from None
         file = None if named is None else Path(named)
     policy = DEFAULT if file is None else read_policy(file)
     if isinstance(policy, PolicyFlaw):
         return _tell_flaw(file, policy)
-    told = explain(policy, arguments.agent, arguments.tool)
+    told = explain(policy, agent, arguments.tool)
     if arguments.json:
         print(json.dumps({"file": None if file is None else str(file), **msgspec.to_builtins(told)}, indent=2))
     else:

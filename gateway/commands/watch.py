@@ -1,27 +1,28 @@
 """`heliograph watch NODE`: a node's telemetry, live in the terminal; with --json, one frame a line."""
 
 import argparse
+import http.client
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, TextIO
 
+from gateway.commands.agent_token import add_agent, as_agent
 from gateway.commands.event_stream import Event, ProtocolError, events
-from gateway.commands.operate import OperatorError, Reached, agent_token_for, running_gateway
-from gateway.commands.parsing import Subparsers, add_data, complain, data_path
+from gateway.commands.parsing import Subparsers
+from gateway.commands.reach import RefusedError, checked_node_id
 from gateway.commands.watch_view import View, meaning_of
 
 REDRAW_S = 0.25
 SILENCE_S_MAX = 60  # a ping comes every 25 s: after this long without anything the gateway cannot be reached
 TOKEN_LIFE_S = 12 * 3600
 _NOTHING_YET = Event("", {})
-UP_AND_CLEAR = "\x1b[{lines}A\x1b[J"
 
 
 def add(commands: Subparsers) -> None:
@@ -30,38 +31,24 @@ def add(commands: Subparsers) -> None:
     watch.add_argument("--interval-ms", type=int, default=1000, help="1000 to 60000 (default 1000)")
     watch.add_argument("--capability", default="metrics", metavar="CAP", help="its cap_id (default metrics)")
     watch.add_argument("--json", action="store_true", help="print frames, one a line, instead of the view")
-    watch.add_argument("--url", help="of the gateway (default: the one that runs on --data)")
-    watch.add_argument("--token", help="an agent's (default: HELIOGRAPH_TOKEN, or one minted from --data)")
-    add_data(watch)
+    add_agent(watch)
     watch.set_defaults(run=_watch)
 
 
 def _watch(arguments: argparse.Namespace) -> int:
     """Exit codes: 0 Ctrl-C or a normal close, 1 another close or a refusal, 2 wrong use."""
-    tool = f"sys.{arguments.node_id}.{arguments.capability}.subscribe"
+    tool = f"sys.{checked_node_id(arguments.node_id)}.{arguments.capability}.subscribe"
+    gateway, token = as_agent(arguments, tool, TOKEN_LIFE_S)
+    body = {"tool": tool, "arguments": {"interval_ms": arguments.interval_ms}}
     try:
-        path = data_path(arguments)
-        gateway = Reached(arguments.url) if arguments.url else running_gateway(path)
-        token = arguments.token or os.environ.get("HELIOGRAPH_TOKEN") or agent_token_for(path, tool, TOKEN_LIFE_S)
-    except OperatorError as error:
-        return complain(str(error))
-    request = urllib.request.Request(
-        f"{gateway.url}/mcp/tools/call",
-        data=json.dumps({"tool": tool, "arguments": {"interval_ms": arguments.interval_ms}}).encode(),
-        headers={
-            "authorization": f"Bearer {token}",
-            "content-type": "application/json",
-            "accept": "text/event-stream",
-        },
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=SILENCE_S_MAX, context=gateway.tls) as response:
-            show = _print_frames if arguments.json else _draw
-            close = show(events(response), arguments)
-    except urllib.error.HTTPError as error:
-        print(error.read().decode(), file=sys.stderr)
+        with gateway.open("POST", "/mcp/tools/call", token, body, "text/event-stream", SILENCE_S_MAX) as response:
+            close = _show(events(response), arguments)
+    except RefusedError as error:
+        print(json.dumps(error.envelope), file=sys.stderr)
         return 1
-    except (OSError, ProtocolError) as error:
+    except BrokenPipeError:
+        raise
+    except (OSError, http.client.HTTPException, ProtocolError) as error:
         print(f"heliograph: the stream from {gateway.url} broke: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -73,21 +60,75 @@ def _watch(arguments: argparse.Namespace) -> int:
     return 0 if close.get("code") == 1000 else 1
 
 
-def _print_frames(stream: Iterator[Event], _: argparse.Namespace) -> dict[str, Any] | None:
+def _show(stream: Iterator[Event], arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Until the close event, whose data is the answer."""
+    view = View(arguments.node_id, arguments.interval_ms, time.monotonic())
+    is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    if is_terminal and not arguments.json:
+        return draw(arriving(stream), view, sys.stdout)
+
+    def show(event: Event) -> None:
+        if event.name == "metric":
+            print(json.dumps(event.data) if arguments.json else "\n".join(view.lines(time.monotonic())), flush=True)
+
+    return _follow(stream, None if arguments.json else view, show)
+
+
+def draw(stream: Iterator[Event], view: View, terminal: TextIO) -> dict[str, Any] | None:
+    """The view on the whole terminal, whatever size that has at the moment. At the end its last state stays behind.
+
+    On a screen of its own: a terminal that is made narrower breaks the lines that stand there, and whatever is drawn
+    over them cannot know where they begin. A `Text` has no markup that could be obeyed.
+    """
+    from rich.console import Console  # here, because no other command has a use for it
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(file=terminal, force_terminal=True, force_interactive=True)
+
+    def drawn() -> str:
+        return "\n".join(view.lines(time.monotonic(), console.width))
+
+    def show(_: Event) -> None:
+        columns, rows = os.get_terminal_size(terminal.fileno())
+        console.size = columns or 80, rows or 25  # not what the environment says: that does not follow
+        live.update(Text(drawn(), no_wrap=True, overflow="crop"), refresh=True)
+
+    live = Live(console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
+    with ExitStack() as at_the_end:
+        if threading.current_thread() is threading.main_thread():  # as Ctrl-C: the terminal is left as it was
+            before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+            at_the_end.callback(signal.signal, signal.SIGTERM, before)
+        at_the_end.callback(lambda: print(drawn(), file=terminal, flush=True))
+        with live:
+            show(_NOTHING_YET)
+            return _follow(stream, view, show)
+
+
+def _follow(stream: Iterator[Event], view: View | None, show: Callable[[Event], None]) -> dict[str, Any] | None:
     for event in stream:
         if event.name == "close":
             return event.data
-        if event.name == "metric":
-            print(json.dumps(event.data), flush=True)
+        if view is not None:
+            view.on_event(event, time.monotonic())
+        show(event)
     return None
 
 
-def _draw(stream: Iterator[Event], arguments: argparse.Namespace) -> dict[str, Any] | None:
-    view = View(arguments.node_id, arguments.interval_ms, time.monotonic())
+def arriving(stream: Iterator[Event]) -> Iterator[Event]:
+    """The events, and one without a name whenever nothing has come for a while, so that the view goes on."""
     arrived: queue.SimpleQueue[Event | Exception | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(stream, arrived), daemon=True).start()
-    drawn = 0
+
+    def read() -> None:
+        try:
+            for event in stream:
+                arrived.put(event)
+        except Exception as error:  # whatever it is, the main thread raises it
+            arrived.put(error)
+        else:
+            arrived.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
     while True:
         try:
             event = arrived.get(timeout=REDRAW_S)
@@ -95,26 +136,6 @@ def _draw(stream: Iterator[Event], arguments: argparse.Namespace) -> dict[str, A
             event = _NOTHING_YET
         if isinstance(event, Exception):
             raise event
-        if event is None or event.name == "close":
-            return event.data if event else None
-        if event.name == "metric":
-            view.on_frame(event.data, time.monotonic())
-        elif event.name == "ping":
-            view.on_ping(time.monotonic())
-        lines = view.lines(time.monotonic())
-        if sys.stdout.isatty():
-            print((UP_AND_CLEAR.format(lines=drawn) if drawn else "") + "\n".join(lines), flush=True)
-            drawn = len(lines)
-        elif event.name == "metric":
-            print("\n".join(lines), flush=True)
-
-
-def _read(stream: Iterator[Event], arrived: "queue.SimpleQueue[Event | Exception | None]") -> None:
-    """In a thread, so that the view goes on while nothing comes."""
-    try:
-        for event in stream:
-            arrived.put(event)
-    except (OSError, ProtocolError, ValueError) as error:
-        arrived.put(error)
-    else:
-        arrived.put(None)
+        if event is None:
+            return
+        yield event

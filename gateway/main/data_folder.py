@@ -4,8 +4,10 @@
     leafs/      the certificates it has issued            revoked          ids of revoked tokens, one a line
     log.sqlite  the command log                           lock             held while somebody uses the folder
     token.jwks  where the last start found the keys of a deployment's own tokens; without it tokens are made here
+    running.json  where the gateway that holds the folder can be reached, for the command line
 
-The first start makes it all. Keys are never readable by others, not even while they are being written.
+The first start of a gateway makes it all, ca.crt last; nobody else makes anything in a folder that is not whole. Keys
+are never readable by others, not even while they are being written.
 """
 
 import fcntl
@@ -26,13 +28,39 @@ from gateway.identity.tokens import Issuer, Scope, TokenClass, Verifier, jwks_of
 from schemas.certificates import CertificateAuthority, KnownCertificates, Leaf
 
 ISSUER = AUDIENCE = "heliograph"
+TOKEN_KEY, CA_KEY, CA_FILE = MADE_AT_FIRST = "token.key", "ca.key", "ca.crt"
+RUNNING_FILE = "running.json"
 FOREIGN_FILE = "token.jwks"
 NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
 NODE_TOKEN_LIFE_S = 365 * 24 * 3600  # as long as a node's certificate
 
 
-class FolderInUseError(Exception):
+class FolderError(Exception):
+    """The folder cannot be used; the text says why and what to do."""
+
+
+class FolderInUseError(FolderError):
     """Another process has the folder: talk to it, or stop it first."""
+
+
+def is_data_folder(path: Path) -> bool:
+    """Whether a gateway has finished its first start here."""
+    return all((path / name).exists() for name in MADE_AT_FIRST)
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody has this folder now. A note that a gateway left when it was killed does not say that."""
+    try:
+        fd = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def makes_tokens(path: Path) -> bool:
@@ -40,32 +68,53 @@ def makes_tokens(path: Path) -> bool:
     return not (path / FOREIGN_FILE).exists()
 
 
+def issuer_of(path: Path) -> Issuer:
+    """What signs tokens for the gateway of this folder, whoever holds it. Raises FolderError."""
+    with _told(path):
+        _refuse_others(path)
+        return Issuer(_key(path / TOKEN_KEY), issuer=ISSUER, audience=AUDIENCE)
+
+
 class DataFolder:
     """Use `hold`."""
 
-    def __init__(self, path: Path, now_ms: int) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._token_key = Ed25519PrivateKey.from_private_bytes(_secret(path / "token.key"))
-        self._ca = self._load_ca(now_ms)
+        token_key = _key(path / TOKEN_KEY)
+        authority = x509.load_der_x509_certificate((path / CA_FILE).read_bytes())
+        self._ca = CertificateAuthority(_key(path / CA_KEY), authority)
         self.certificates = KnownCertificates(self._ca.certificate, self._leafs())
-        self.issuer = Issuer(self._token_key, issuer=ISSUER, audience=AUDIENCE)
-        public_key = self._token_key.public_key()
+        self.issuer = Issuer(token_key, issuer=ISSUER, audience=AUDIENCE)
+        public_key = token_key.public_key()
         keys = {key_id(public_key): public_key}
         self.jwks = jwks_of(keys)
         self.verifier = Verifier(keys, issuer=ISSUER, audience=AUDIENCE, revoked=self._revoked())
 
     @classmethod
     @contextmanager
-    def hold(cls, path: Path, now_ms: int) -> Iterator["DataFolder"]:
-        """The folder, made if need be, and nobody else's until the end of the block. Raises FolderInUseError."""
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def hold(cls, path: Path, now_ms: int, *, make: bool = True) -> Iterator["DataFolder"]:
+        """The folder, nobody else's until the end of the block. Raises FolderError.
+
+        `make` is for a gateway that starts: it makes what is missing. Everybody else works on what a gateway has made,
+        and leaves any other folder as it is.
+        """
+        with _told(path):
+            if make:
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            else:
+                _refuse_others(path)
+            fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FolderInUseError(f"{path} is in use by a running gateway") from None
-            yield cls(path, now_ms)
+            with _told(path):
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    who = "by a running gateway, or for a moment by another command"
+                    raise FolderInUseError(f"{path} is in use {who}: stop that gateway, or try again") from None
+                if make:
+                    _make(path, now_ms)
+                folder = cls(path)
+            yield folder
         finally:
             os.close(fd)
 
@@ -86,14 +135,6 @@ class DataFolder:
     @property
     def log_path(self) -> Path:
         return self.path / "log.sqlite"
-
-    def _load_ca(self, now_ms: int) -> CertificateAuthority:
-        key = Ed25519PrivateKey.from_private_bytes(_secret(self.path / "ca.key"))
-        file = self.path / "ca.crt"
-        if not file.exists():
-            made = CertificateAuthority.make(key, now_ms)
-            write_private(file, made.certificate.public_bytes(Encoding.DER))
-        return CertificateAuthority(key, x509.load_der_x509_certificate(file.read_bytes()))
 
     def _leafs(self) -> list[Leaf]:
         return [Leaf.from_der(file.read_bytes()) for file in sorted((self.path / "leafs").glob("*.crt"))]
@@ -145,8 +186,38 @@ class DataFolder:
         self.verifier.revoke(jti)
 
 
-def _secret(file: Path) -> bytes:
-    """The 32 bytes of a key file, made on the first start."""
-    if not file.exists():
-        write_private(file, os.urandom(32).hex().encode() + b"\n")
-    return bytes.fromhex(file.read_text().strip())
+def _make(path: Path, now_ms: int) -> None:
+    """What a gateway has from its first start on; the last file says that the others are there."""
+    for name in (TOKEN_KEY, CA_KEY):
+        if not (path / name).exists():
+            write_private(path / name, os.urandom(32).hex().encode() + b"\n")
+    if not (path / CA_FILE).exists():
+        made = CertificateAuthority.make(_key(path / CA_KEY), now_ms)
+        write_private(path / CA_FILE, made.certificate.public_bytes(Encoding.DER))
+
+
+def _key(file: Path) -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(file.read_text().strip()))
+
+
+def _refuse_others(path: Path) -> None:
+    """Raises FolderError for a folder in which no gateway has finished its first start."""
+    if is_data_folder(path):
+        return
+    make = f"`heliograph serve --data {path}`"
+    if any((path / name).exists() for name in MADE_AT_FIRST):
+        raise FolderError(f"{path} is a data folder whose first start was interrupted, or goes on: {make} finishes it")
+    found = f"{path} is not a gateway's data folder" if path.exists() else f"there is no data folder {path}"
+    raise FolderError(f"{found}: name yours with --data or HELIOGRAPH_DATA, or make one with {make}")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the disk refuses, or somebody has broken, as one line for a person."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{error.strerror}, {error.filename}"
+        raise FolderError(f"cannot use the data folder {path} ({why}): name one that you may write to") from error
+    except ValueError as error:  # a key or a certificate
+        raise FolderError(f"a file in {path} is damaged ({error}): restore the folder from a backup") from error

@@ -34,7 +34,7 @@ from gateway.governance.policy.source import PolicySource
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import Verifier
 from gateway.main.clock import now, now_of_this_run
-from gateway.main.data_folder import DataFolder
+from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.settings import Address, Settings
 from gateway.mcp.binding import Binding
 from gateway.mcp.endpoint import McpEndpoint
@@ -49,7 +49,6 @@ from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.tracing import spans_to
 from schemas.ulids import Mint
 
-RUNNING_FILE = "running.json"  # where the gateway that holds a folder can be reached, for the command line
 GC_THRESHOLDS = (20_000, 20, 20)  # Python's 700 look for cycles several times in each call, which makes none
 SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by a busy event loop (docs/adr/0008)
 

@@ -21,7 +21,7 @@ that is not known is refused, with what it could have been.
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -36,11 +36,12 @@ from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.settings import AccessSettings
 from gateway.mcp.settings import McpSettings
-from gateway.net.http1.settings import DoorSettings
+from gateway.net.http1.settings import DoorLimits, DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 
 PREFIX = "HELIOGRAPH_"
+DATA = "heliograph-data"
 TOKEN, OPERATOR_TOKEN = "HELIOGRAPH_TOKEN", "HELIOGRAPH_OPERATOR_TOKEN"  # for commands: no settings of a gateway
 
 
@@ -78,14 +79,14 @@ class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    data: str = "heliograph-data"
+    data: str = DATA
     http: _Http = msgspec.field(default_factory=_Http)
     devices: _Devices = msgspec.field(default_factory=_Devices)
     node: NodeSettings = msgspec.field(default_factory=NodeSettings)
     listener: ListenerSettings = msgspec.field(default_factory=ListenerSettings)
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
     stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
-    door: dict[str, int | float] = {}
+    door: DoorLimits = msgspec.field(default_factory=DoorLimits)
     access: AccessSettings = msgspec.field(default_factory=AccessSettings)
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
@@ -94,7 +95,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def data_path(self) -> Path:
-        return Path(self.data)
+        return Path(self.data or DATA)
 
     @property
     def device_settings(self) -> DeviceSettings:
@@ -102,16 +103,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def door_settings(self) -> DoorSettings:
-        unknown = set(self.door) - {field.name for field in fields(DoorSettings)} | (
-            {"trusted_proxies"} & set(self.door)
-        )
-        if unknown:
-            raise SettingsError(f"a setting is wrong: [door] has no {', '.join(sorted(unknown))}")
         try:
             proxies = tuple(ip_network(network) for network in self.http.trusted_proxies)
         except ValueError:
             raise SettingsError("http.trusted_proxies is a list of networks, such as 10.0.0.0/8") from None
-        return DoorSettings(trusted_proxies=proxies, **self.door)  # type: ignore[arg-type]
+        return DoorSettings(trusted_proxies=proxies, **asdict(self.door))
 
 
 _SECTIONS = frozenset(Settings.__struct_fields__) - {"data"}
@@ -129,13 +125,14 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
             raise SettingsError(f"{file} is not TOML: {error}") from error
     for name, value in environment.items():
         if name.startswith(PREFIX) and name not in (TOKEN, OPERATOR_TOKEN):
-            _put(values, _dotted(name.removeprefix(PREFIX).lower()), _parsed(value))
+            dotted = _dotted(name.removeprefix(PREFIX).lower())
+            _put(values, dotted, _read(value, _kind(dotted)))
     for name, value in flags.items():
         if value is not None:
             _put(values, name, value)
     _refuse_unknown(values, Settings)
     try:
-        return msgspec.convert(values, Settings, strict=False)
+        return msgspec.convert(values, Settings)
     except msgspec.ValidationError as error:
         raise SettingsError(f"a setting is wrong: {error}") from error
 
@@ -155,12 +152,24 @@ def _dotted(name: str) -> str:
     return f"{section}.{rest}" if section in _SECTIONS and rest else name
 
 
-def _parsed(value: str) -> Any:
-    """Numbers and booleans as such; everything else is text."""
+def _kind(dotted: str) -> Any:
+    section, _, name = dotted.rpartition(".")
+    place = get_type_hints(Settings)[section] if section else Settings
+    return get_type_hints(place).get(name, Any)
+
+
+def _read(text: str, kind: Any) -> Any:
+    """A variable's value as it would stand in the file; where that does not fit, as text or as a boolean's word."""
     try:
-        return tomllib.loads(f"v = {value}")["v"]
+        value = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
-        return value
+        value = text
+    for candidate, strict in ((value, True), (text, kind is not bool)):
+        try:
+            return msgspec.convert(candidate, kind, strict=strict)
+        except msgspec.ValidationError:
+            continue
+    return value  # refused with all the others, by its name
 
 
 def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
@@ -179,3 +188,9 @@ def log_from_environment() -> LogSettings:
     """For a node, which has no other settings of ours; what else is in the environment is not its business."""
     mine = {name: value for name, value in os.environ.items() if name.startswith(f"{PREFIX}LOG_")}
     return load(None, mine, {}).log
+
+
+def data_from_environment(flag: str | None) -> Path:
+    """For commands: the data folder by the rules of a gateway that has no file of settings, and nothing but that."""
+    mine = {name: value for name, value in os.environ.items() if name == f"{PREFIX}DATA"}
+    return load(None, mine, {"data": flag}).data_path

@@ -165,7 +165,10 @@ def processors(form: str, *, is_terminal: bool) -> list[structlog.typing.Process
         return [_json_line]
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     # With every text quoted as Python does it: neither a line break nor a terminal's control codes get through.
-    console = structlog.dev.ConsoleRenderer(colors=is_terminal, repr_native_str=True)
+    # And with plain tracebacks: those of rich, which structlog takes where it finds it, show local variables.
+    console = structlog.dev.ConsoleRenderer(
+        colors=is_terminal, repr_native_str=True, exception_formatter=structlog.dev.plain_traceback
+    )
     return [structlog.processors.add_log_level, stamp, console, _one_line]
 
 

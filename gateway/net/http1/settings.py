@@ -8,7 +8,9 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoorSettings:
+class DoorLimits:
+    """What the section `[door]` of the settings has."""
+
     head_bytes_max: int = 16 * 1024  # request line and headers; more is 431
     read_bytes_max: int = 16 * 1024  # taken from a socket at once; what is left waits in the kernel
     ahead_bytes_max: int = 64 * 1024  # kept of later requests during one; then no more is read until it is answered
@@ -37,4 +39,7 @@ class DoorSettings:
     )
     websocket_bytes_max: int = 64 * 1024  # of one message; a longer one closes the WebSocket with 1009
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorSettings(DoorLimits):
     trusted_proxies: tuple[Network, ...] = ()  # peers whose X-Forwarded-For is believed; nobody else's is

@@ -2,13 +2,14 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from gateway.commands.cli import main
+from gateway.commands.cli import COMMANDS, main
 from schemas.registry import REGISTRY
 from tests.schemas.examples import MANIFEST
 
@@ -123,3 +124,23 @@ def test_policy_explain_that_cannot_be_answered_is_wrong_use(
 ) -> None:
     assert main(["policy", "explain", agent, "a.b", "--data", str(tmp_path)]) == 2
     assert hint in capsys.readouterr().err
+
+
+def test_every_command_is_in_the_reference_and_has_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text()
+    rows = re.findall(r"^\| `(\w+)", page, re.MULTILINE)
+    assert set(rows) == set(COMMANDS)
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as exit_info:
+            main([name, "--help"])
+        assert exit_info.value.code == 0
+        told = capsys.readouterr().out
+        assert told.startswith(f"usage: heliograph {name} ")
+        for action in re.findall(r"^    (\w+)  ", told.partition("ACTION")[2], re.MULTILINE):
+            assert re.search(rf"`{name} [^`]*\b{action}\b", page), f"{name} {action}"
+
+
+def test_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert re.findall(r"^    (\w+)  ", capsys.readouterr().out, re.MULTILINE) == list(COMMANDS)

@@ -1,18 +1,23 @@
 """The data folder: made once, private, held by one, and the same after a restart."""
 
 import stat
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from actors.device.identity import DeviceIdentity
 from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault
-from gateway.main.data_folder import DataFolder, FolderInUseError
+from gateway.main.data_folder import DataFolder, FolderError, FolderInUseError, issuer_of
 from tests.schemas.examples import NODE_ID
 
 NOW_MS = 1_790_000_000_000
 JTI = "01HZXC0000000000000000J000"
 AGENT = "agent_6f0c0d9a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
+
+
+def hold_existing(path: Path) -> AbstractContextManager[DataFolder]:
+    return DataFolder.hold(path, NOW_MS, make=False)
 
 
 def agent_token(folder: DataFolder) -> str:
@@ -66,3 +71,86 @@ def test_enrolled_node_gets_an_identity_that_can_be_saved_and_used(tmp_path: Pat
         assert isinstance(principal, Principal)
         assert (principal.sub, principal.tenant) == (NODE_ID, "acme")
         assert principal.scopes == frozenset({"device:connect"})
+
+
+# ---- whose folder it is ---------------------------------------------------------------------------------------------
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_folder_is_made_by_a_gateway_that_starts_and_by_nobody_else(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="there is no data folder"), hold_existing(tmp_path / "data"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FolderError, match="not a gateway's data folder"), hold_existing(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with DataFolder.hold(tmp_path, NOW_MS) as made:
+        keys = made.jwks
+    before = files(tmp_path)
+    with hold_existing(tmp_path) as held:
+        assert held.jwks == keys
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("missing", [("ca.crt",), ("ca.crt", "ca.key"), ("ca.crt", "ca.key", "token.key")])
+def test_interrupted_first_start_is_finished_by_the_next_and_keeps_what_there_was(
+    missing: tuple[str, ...], tmp_path: Path
+) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS):
+        pass
+    for name in missing:
+        (tmp_path / name).unlink()
+    (tmp_path / f"{missing[-1]}.new").write_bytes(b"half a k")  # what it was about to write
+    before = files(tmp_path)
+    told = "interrupted" if len(missing) < 3 else "not a gateway's data folder"
+    with pytest.raises(FolderError, match=told), hold_existing(tmp_path):
+        pass
+    with pytest.raises(FolderError, match=told):
+        issuer_of(tmp_path)
+    assert files(tmp_path) == before
+    with DataFolder.hold(tmp_path, NOW_MS) as folder:
+        identity = folder.enroll(NODE_ID, "acme", JTI, NOW_MS)
+        assert folder.certificates.vouches_for(identity.leaf, NOW_MS)
+    after = files(tmp_path)
+    kept = {"token.key", "ca.key"} - set(missing)
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+    with hold_existing(tmp_path):
+        pass
+
+
+def test_backup_without_its_lock_is_a_gateways_folder(tmp_path: Path) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS):
+        pass
+    (tmp_path / "lock").unlink()
+    with hold_existing(tmp_path), pytest.raises(FolderInUseError), hold_existing(tmp_path):
+        pass
+
+
+def test_token_is_signed_for_a_folder_that_somebody_holds(tmp_path: Path) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS) as folder:
+        token = issuer_of(tmp_path).mint(
+            sub="ada", tenant="operators", token_class=TokenClass.OPERATOR, scopes=[], jti=JTI, now_ms=NOW_MS, life_s=60
+        )
+        assert isinstance(folder.verifier.verify(token, TokenClass.OPERATOR, NOW_MS), Principal)
+
+
+def test_disk_that_refuses_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file")
+    with (
+        pytest.raises(FolderError, match=r"cannot use the data folder .*File exists"),
+        DataFolder.hold(tmp_path / "data", NOW_MS),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("name", ["token.key", "ca.key", "ca.crt", "leafs/x.crt"])
+def test_damaged_file_is_told_in_one_line(name: str, tmp_path: Path) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS):
+        pass
+    (tmp_path / "leafs").mkdir()
+    (tmp_path / name).write_text("half a k")
+    with pytest.raises(FolderError, match="restore the folder from a backup"), DataFolder.hold(tmp_path, NOW_MS):
+        pass

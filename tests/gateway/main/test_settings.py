@@ -1,10 +1,12 @@
 """Settings: from file, environment and flags, the last one wins; a mistake says what it is."""
 
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
-from gateway.main.settings import Address, SettingsError, load
+from gateway.main.settings import Address, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings
 
 
@@ -60,6 +62,59 @@ def test_log_settings_come_from_the_environment_as_all_others() -> None:
     settings = load(None, {"HELIOGRAPH_LOG_TARGET": "/var/log/heliograph.log", "HELIOGRAPH_LOG_FORMAT": "json"}, {})
     assert settings.log == LogSettings(target="/var/log/heliograph.log", format="json")
     assert load(None, {}, {}).log == LogSettings(target="stderr", format="auto")
+
+
+def numbers(kind: type) -> list[tuple[str, str]]:
+    """Section and name of every setting of that kind."""
+    sections = {name: section for name, section in get_type_hints(Settings).items() if is_dataclass(section)}
+    hints = ((section, get_type_hints(made_of)) for section, made_of in sections.items())
+    return [(section, name) for section, names in hints for name, hint in names.items() if hint is kind]
+
+
+@pytest.mark.parametrize(("section", "name"), numbers(int))
+def test_integer_is_an_integer_in_every_section_of_file_and_environment(
+    tmp_path: Path, section: str, name: str
+) -> None:
+    file = tmp_path / "heliograph.toml"
+    for value in ("1.5", "3.0", '"3"', "true", "nan"):
+        file.write_text(f"[{section}]\n{name} = {value}\n")
+        with pytest.raises(SettingsError, match=rf"Expected `int`.*{section}\.{name}"):
+            load(file, {}, {})
+        with pytest.raises(SettingsError, match=rf"Expected `int`.*{section}\.{name}"):
+            load(None, {f"HELIOGRAPH_{section}_{name}".upper(): value}, {})
+
+
+@pytest.mark.parametrize(("section", "name"), numbers(float))
+def test_float_may_be_given_as_an_integer(tmp_path: Path, section: str, name: str) -> None:
+    file = tmp_path / "heliograph.toml"
+    file.write_text(f"[{section}]\n{name} = 7\n")
+    for settings in (load(file, {}, {}), load(None, {f"HELIOGRAPH_{section}_{name}".upper(): "7"}, {})):
+        given = getattr(getattr(settings, section), name)
+        assert (given, type(given)) == (7.0, float)
+
+
+def test_sections_with_numbers_are_all_held_to_that() -> None:
+    assert {"door", "node", "listener", "mcp", "stream", "upstreams"} <= {section for section, _ in numbers(int)}
+
+
+def test_limits_of_the_door_reach_it() -> None:
+    settings = load(None, {"HELIOGRAPH_DOOR_HEAD_BYTES_MAX": "100"}, {})
+    assert settings.door_settings.head_bytes_max == 100
+
+
+def test_unknown_name_is_refused_with_what_there_is() -> None:
+    with pytest.raises(SettingsError, match=r"there is no door.head_bytes; there are .*head_bytes_max, head_s_max"):
+        load(None, {"HELIOGRAPH_DOOR_HEAD_BYTES": "100"}, {})
+
+
+def test_variable_is_text_where_text_is_wanted_and_a_word_where_a_boolean_is() -> None:
+    given = {"HELIOGRAPH_DATA": "2026", "HELIOGRAPH_HTTP_METRICS_OPEN": "1", "HELIOGRAPH_LOG_TARGET": '"a file"'}
+    settings = load(None, given, {})
+    assert (settings.data, settings.http.metrics_open, settings.log.target) == ("2026", True, "a file")
+
+
+def test_empty_data_is_the_default_folder_and_never_the_current_one() -> None:
+    assert load(None, {"HELIOGRAPH_DATA": ""}, {}).data_path == Path("heliograph-data")
 
 
 @pytest.mark.parametrize("door", [{"HELIOGRAPH_DOOR_SURPRISE": "1"}, {"HELIOGRAPH_DOOR_TRUSTED_PROXIES": "1"}])

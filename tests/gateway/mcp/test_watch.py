@@ -15,8 +15,8 @@ from gateway.mcp.watch import Changed, Watches
 from schemas.frames import Cmd, CmdCancel, Telemetry
 from tests.actors.node.harness import Gateway, ScriptedNode, now, until
 from tests.gateway.api.client import new_id
+from tests.gateway.commands.test_watch import FRAME
 from tests.gateway.mcp.test_methods import principal
-from tests.gateway.streams.test_watch import FRAME
 from tests.schemas.examples import NODE_ID
 
 URI = f"metrics://{NODE_ID}"

@@ -62,6 +62,18 @@ def test_pretty_line_is_one_line_and_carries_no_control_codes(text: str, is_term
     assert line.count("\x1b") == harmless.count("\x1b")
 
 
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_pretty_traceback_shows_no_local_variables(is_terminal: bool) -> None:
+    """structlog would have rich draw it, with all of them, wherever rich is installed."""
+    arguments = "MARK" * 2
+    try:
+        json.loads(arguments)
+    except ValueError as error:
+        line = rendered("pretty", {"event": "x", "exc_info": error}, is_terminal=is_terminal)
+    assert b"JSONDecodeError" in line
+    assert b"MARKMARK" not in line
+
+
 def test_what_has_no_json_form_is_told_by_its_type_alone() -> None:
     assert json.loads(rendered("json", {"event": "x", "odd": object()}))["odd"] == "<object>"
 

@@ -3,7 +3,7 @@
 from schemas.closes import StreamClose
 from schemas.contract import contract
 from schemas.sse import FRAME_ID, PING, close_event, metric_event
-from tests.gateway.streams.test_watch import FRAME
+from tests.gateway.commands.test_watch import FRAME
 
 
 def test_metric_is_printed_as_in_the_rfc() -> None:
