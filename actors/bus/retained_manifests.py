@@ -44,7 +44,7 @@ class RetainedManifests:
 
     async def load(self) -> None:
         """Once, at start."""
-        for item in await self._store.open_items(_STREAM):
+        for item in (await self._store.load(_STREAM)).open_items:
             record = msgspec.json.decode(item.data, type=_Record)
             accepted = Accepted(record.manifest, digest(record.manifest), project(record.manifest))
             self._retained[item.key] = Retained(item.key, record.tenant, accepted)

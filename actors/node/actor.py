@@ -330,8 +330,10 @@ class NodeActor:
                 self._illegal(item, said)
 
     def _send_command(self, said: commands.SendCommand) -> None:
-        arguments = self._commits.arguments[said.msg_id]
-        if not self._connection.send(encode_cmd(said.msg_id, said.tool, arguments, said.deadline_at_ms)):
+        arguments = self._commits.arguments.get(said.msg_id)
+        if arguments is None or not self._connection.send(
+            encode_cmd(said.msg_id, said.tool, arguments, said.deadline_at_ms)
+        ):
             self._commits.report_unwritten(said.msg_id)
 
     def _resumed(self, item: TakeResume, said: commands.Resumed) -> None:

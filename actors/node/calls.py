@@ -6,11 +6,12 @@ One task (`watch`) keeps the deadlines of all calls: a cancel scope for each cos
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+import msgspec
 import trio
 
 from actors.ledger.rules import Exceeded
@@ -122,6 +123,11 @@ class PendingCalls:
     def abandoned_of(self, open_commands: Collection[str]) -> list[str]:
         """Which of these nobody waits for any more."""
         return [msg_id for msg_id in open_commands if msg_id in self._abandoned]
+
+    def arguments_of(self, open_commands: Iterable[str]) -> dict[str, bytes]:
+        """Those of commands that an earlier session has sent and a caller here still waits for."""
+        waiting = [call for msg_id in open_commands if (call := self._calls.get(msg_id)) is not None]
+        return {call.msg_id: msgspec.json.encode(call.arguments) for call in waiting}
 
     def settle(self, msg_id: str, outcome: Outcome) -> None:
         """Tell the caller, if it still waits here."""

@@ -54,7 +54,7 @@ class Owner(Protocol):
 class Commits:
     def __init__(self, node_id: str, owner: Owner, services: NodeServices, mint: Mint) -> None:
         self.state = log_rules.NodeState()
-        self.arguments: dict[str, bytes] = {}  # of the open commands
+        self.arguments: dict[str, bytes] = {}  # of open commands; those of a process that is gone are gone too
         self._node_id = node_id
         self._owner = owner
         self._services = services
@@ -128,7 +128,7 @@ class Commits:
             self._act_on(draft)
 
     def _submit(self, draft: Draft, then: Then) -> AppendRefused | None:
-        part = part_of(self._node_id, self.state, draft, draft.now_ms, draft.arguments)
+        part = part_of(self._node_id, self.state, draft, draft.now_ms)
         return submit_with_charges(self._services.store, self._services.ledgers, part, draft.events, draft.now_ms, then)
 
     def _answered(self, batch: Sequence[LogItem], draft: Draft, answer: AppendAnswer | StoreFailedError) -> None:
@@ -228,7 +228,9 @@ class Commits:
             self._go_on(now_ms)
 
     async def _reload(self) -> None:
-        restored = restore(await self._services.store.load(stream_of(self._node_id)))
-        self.state, self.arguments = restored.state, restored.arguments
-        if restored.state.highest_id is not None:
-            self._mint.observe(restored.state.highest_id)
+        self.state = restore(await self._services.store.load(stream_of(self._node_id)))
+        waiting = self._services.calls.arguments_of(self.state.open_commands)
+        known = {msg_id: data for msg_id, data in self.arguments.items() if msg_id in self.state.open_commands}
+        self.arguments = waiting | known
+        if self.state.highest_id is not None:
+            self._mint.observe(self.state.highest_id)

@@ -1,8 +1,7 @@
 """The events of a node's stream: the facts that a node's state is a fold over (device wire §7.3).
 
 What is kept is tool, ids, times, states, codes, `sub` and `tenant`; the node is named by the stream. Results are in no
-event, ever. Arguments are not either: they lie in the store's side table while their command is open, so that settling
-it can erase them while its history stays.
+event, ever, and neither are arguments: they live in memory while their command is open.
 
 Each event is one JSON object whose `event` member names its kind and version, readable with nothing but the sqlite3
 shell. A kind's fields never change meaning: a new meaning gets a new version (`command_failed@2`) and a struct of its

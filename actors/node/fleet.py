@@ -108,7 +108,7 @@ class Fleet:
                 actor.sweep()
                 continue
             try:
-                before = restore(await self.services.store.load(stream)).state
+                before = restore(await self.services.store.load(stream))
             except CorruptHistoryError as error:
                 # One node's damaged history is that node's: its sessions end with 1011, everybody else goes on.
                 log.error("history_corrupt", node_id=node_id, causes=report(error))

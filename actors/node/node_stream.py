@@ -4,7 +4,7 @@ The bridge between `command_rules`, which knows no store, and `store`, which kno
 do about a conflict, is left to the node's actor.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -12,7 +12,7 @@ import msgspec
 
 from actors.log.store import Loaded, OpenItem, Part
 from actors.node.command_rules import CorruptHistoryError, NodeState, OpenCommand, fold
-from actors.node.events import CommandQueued, Event, NodeResumed, SessionOpened, decode, encode
+from actors.node.events import Event, NodeResumed, SessionOpened, decode, encode
 
 SNAPSHOT_EVERY_EVENTS = 256  # a restart folds fewer events than this; compaction needs a snapshot to cut at
 
@@ -34,13 +34,6 @@ class Decided(Protocol):
     def events(self) -> Sequence[Event]: ...
 
 
-class Restored(msgspec.Struct, frozen=True):
-    """A node's state, and the arguments of its open commands by `msg_id`."""
-
-    state: NodeState
-    arguments: dict[str, bytes]
-
-
 def stream_of(node_id: str) -> str:
     """The stream that a node's events are in."""
     return _STREAM_PREFIX + node_id
@@ -51,31 +44,21 @@ def node_of(stream: str) -> str | None:
     return stream.removeprefix(_STREAM_PREFIX) if stream.startswith(_STREAM_PREFIX) else None
 
 
-def part_of(
-    node_id: str,
-    before: NodeState,
-    decision: Decided,
-    at_ms: int,
-    arguments: Mapping[str, bytes] | None = None,
-    *,
-    snapshot: bool = False,
-) -> Part:
-    """What to append for a decision made on `before`. `arguments` are those of the commands it queues, by `msg_id`."""
+def part_of(node_id: str, before: NodeState, decision: Decided, at_ms: int, *, snapshot: bool = False) -> Part:
+    """What to append for a decision made on `before`."""
     after = decision.state
-    touched: dict[str, bool] = {}  # in order, each once; True if this decision queued it
+    touched: dict[str, None] = {}  # in order, each once
     for event in decision.events:
-        if isinstance(event, CommandQueued):
-            touched[event.msg_id] = True
-        elif not isinstance(event, (SessionOpened, NodeResumed)):
-            touched.setdefault(event.msg_id, False)
+        if not isinstance(event, (SessionOpened, NodeResumed)):
+            touched[event.msg_id] = None
     opened: list[OpenItem] = []
     closed: list[str] = []
-    for msg_id, queued in touched.items():
+    for msg_id in touched:
         command = after.open_commands.get(msg_id)
         if command is None:
             closed.append(msg_id)
         else:
-            opened.append(OpenItem(msg_id, _encoder.encode(command), (arguments or {})[msg_id] if queued else None))
+            opened.append(OpenItem(msg_id, _encoder.encode(command)))
     due = after.version // SNAPSHOT_EVERY_EVENTS > before.version // SNAPSHOT_EVERY_EVENTS
     return Part(
         stream_of(node_id),
@@ -88,7 +71,7 @@ def part_of(
     )
 
 
-def restore(loaded: Loaded) -> Restored:
+def restore(loaded: Loaded) -> NodeState:
     """The node's state as the store has it."""
     state = NodeState()
     if loaded.snapshot is not None:
@@ -103,7 +86,7 @@ def restore(loaded: Loaded) -> Restored:
     projected = {item.key: _decode(_command_decoder, item.data) for item in loaded.open_items}
     if projected != state.open_commands:
         raise CorruptHistoryError(f"the open commands of {loaded.stream} are not those of its history")
-    return Restored(state, {item.key: item.arguments or b"" for item in loaded.open_items})
+    return state
 
 
 def open_commands_of(items: Iterable[OpenItem]) -> dict[str, OpenCommand]:

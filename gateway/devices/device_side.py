@@ -107,7 +107,8 @@ class DeviceSide:
         open_commands = []
         for stream in await self._store.open_streams():
             if node_of(stream) is not None:
-                for msg_id, command in open_commands_of(await self._store.open_items(stream)).items():
+                items = (await self._store.load(stream)).open_items
+                for msg_id, command in open_commands_of(items).items():
                     open_commands.append((msg_id, Agent(command.tenant, command.sub)))
         charged = await self.ledgers.start(open_commands, self.fleet.services.now().wall_ms)
         if charged:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
+from tests.actors.log.conftest import shelf as shelf
 from tests.actors.node.harness import Gateway
 
 

@@ -61,6 +61,21 @@ async def test_command_survives_the_gateway_and_its_deadline_still_holds(
     assert not any(isinstance(frame, Cmd) for frame in second.connection.sent)
 
 
+async def test_command_whose_arguments_went_with_the_process_is_not_sent_again_and_expires(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    first = await live(gateway, nursery_of_actors)
+    Caller(first, nursery_of_actors)
+    await first.connection.next(Cmd)
+    gateway.store.crash()
+    again = Gateway(gateway.store.disk)
+    await again.services.manifests.load()
+    second = await live(again, nursery_of_actors)
+    await until(lambda: not again.store.disk.streams[f"node/{NODE_ID}"].open_items)
+    assert b"command_expired" in again.store.disk.streams[f"node/{NODE_ID}"].events[-1].data
+    assert not any(isinstance(frame, Cmd) for frame in second.connection.sent)
+
+
 async def test_stale_session_closes_with_4409_and_writes_nothing_more(autojump_clock: MockClock) -> None:
     disk = MemoryDisk()
     one, other = Gateway(disk), Gateway(disk)

@@ -61,7 +61,7 @@ class CommandMachine(RuleBasedStateMachine):
     def take(self, command: Command) -> Decision:
         before = self.state
         decision = decide(before, command, self.now_ms)
-        part = part_of(NODE, before, decision, self.now_ms, dict.fromkeys(map(cmd, range(200)), b"{}"))
+        part = part_of(NODE, before, decision, self.now_ms)
         assert self.disk.commit((part,)) == Appended((decision.state.version,))
         self.state = decision.state
         for answer in decision.answers:
@@ -141,9 +141,7 @@ class CommandMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_log_gives_the_same_state_back(self) -> None:
-        restored = restore(self.disk.load(stream_of(NODE)))
-        assert restored.state == self.state
-        assert restored.arguments.keys() == self.state.open_commands.keys()
+        assert restore(self.disk.load(stream_of(NODE))) == self.state
 
     @invariant()
     def every_command_is_open_or_final(self) -> None:

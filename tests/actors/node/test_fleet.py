@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.log.store import Compacted
 from actors.node.calls import Failed
 from actors.node.fleet import COMPACT_EVERY_SWEEPS, RETENTION_MS, SWEEP_EVERY_S, Fleet
 from actors.supervision.supervisor import Supervisor
@@ -72,10 +73,10 @@ async def test_sweep_leaves_a_command_in_doubt_for_a_day_and_then_calls_it_unkno
     store = fleet.services.store
     await trio.sleep(24 * 3600 - 10)
     await fleet.sweep()
-    assert [item.key for item in await store.open_items(STREAM)] == [cmd.msg_id]
+    assert [item.key for item in (await store.load(STREAM)).open_items] == [cmd.msg_id]
     await trio.sleep(20)
     await fleet.sweep()
-    assert await store.open_items(STREAM) == ()
+    assert (await store.load(STREAM)).open_items == ()
     assert b"command_unknown" in (await store.read(STREAM))[-1].data
 
 
@@ -88,7 +89,7 @@ async def test_sweep_of_a_live_node_is_left_to_its_actor(
     await node.connection.next(AuthOk)
     await fleet.sweep()
     await trio.testing.wait_all_tasks_blocked()
-    assert await fleet.services.store.open_items(STREAM) == ()
+    assert (await fleet.services.store.load(STREAM)).open_items == ()
 
 
 async def test_damaged_history_of_one_node_does_not_stop_the_sweep(
@@ -101,7 +102,7 @@ async def test_damaged_history_of_one_node_does_not_stop_the_sweep(
     )
     await trio.sleep(25 * 3600)
     await fleet.sweep()
-    assert await fleet.services.store.open_items(STREAM) == ()
+    assert (await fleet.services.store.load(STREAM)).open_items == ()
 
 
 async def test_sweeper_compacts_what_is_past_its_retention(
@@ -109,10 +110,10 @@ async def test_sweeper_compacts_what_is_past_its_retention(
 ) -> None:
     asked: list[int] = []
 
-    async def compact(before_ms: int) -> int:
+    async def compact(before_ms: int) -> Compacted:
         asked.append(now().wall_ms - before_ms)
         await trio.lowlevel.checkpoint()
-        return 0
+        return Compacted(0, ())
 
     monkeypatch.setattr(fleet.services.store, "compact", compact)
     fleet.start_sweeper()
