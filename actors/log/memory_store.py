@@ -108,6 +108,7 @@ class MemoryDisk:
         if self.is_full:
             return AppendRefused(RefusalReason.DISK_FULL)
         self.streams.pop(stream, None)
+        self.unreadable.discard(stream)
         return None
 
     def compact(self, before_ms: int, after: str = "", limits: LogLimits = DEFAULT_LIMITS) -> Compacted:

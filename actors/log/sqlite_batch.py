@@ -2,8 +2,8 @@
 
 Python's sqlite3 lets go of the interpreter lock around each statement and has to win it back after, against a busy trio
 thread; so rows go out by the hundred, not one by one. Netting means that what is opened and closed in the same batch is
-never written at all. Bytes are bound as bytearrays: for any other type, `bytes` included, sqlite3
-looks for an adapter each time, which takes longer than copying them (measured: an eighth of the writer's instructions).
+never written at all. Bytes are bound as bytearrays: for any other type, `bytes` included, sqlite3 looks for an adapter
+each time, which takes longer than copying them (measured: an eighth of the writer's instructions).
 
 Beginning, committing, and what an error means are left to `sqlite_writer`.
 """

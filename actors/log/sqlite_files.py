@@ -55,7 +55,6 @@ _MOVES = {1: _EVENTS_TO_RUNS + _DROP_ARGUMENTS, 2: _EVENTS_TO_RUNS + _DROP_ARGUM
 class Files:
     """An open database."""
 
-    path: Path
     log_id: str
     page_bytes: int
     writer: sqlite3.Connection
@@ -98,7 +97,7 @@ def open_files(path: Path) -> Files:
             undo.pop_all()
     except sqlite3.Error as error:
         raise StoreFailedError(f"{name_of(error)}: the log at {path} cannot be opened") from error
-    return Files(path, log_id, page_bytes, writer, reader)
+    return Files(log_id, page_bytes, writer, reader)
 
 
 def _prepare(writer: sqlite3.Connection) -> str:

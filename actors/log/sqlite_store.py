@@ -189,12 +189,13 @@ class SqliteStore:
             reader = self._files.reader
             try:
                 reader.execute("BEGIN")  # one moment: streams are cut and forgotten meanwhile, and their ids used again
-                return query(reader)
+                try:
+                    return query(reader)
+                finally:
+                    if reader.in_transaction:
+                        reader.execute("ROLLBACK")
             except sqlite3.Error as error:
                 raise UnreadableError(name_of(error)) from None  # its text may quote what was being read
-            finally:
-                if reader.in_transaction:
-                    reader.execute("ROLLBACK")
 
         return await trio.to_thread.run_sync(run, limiter=self._reading)
 

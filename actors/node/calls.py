@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from actors.ledger.rules import Exceeded
+from actors.node.node_fold import OpenCommand
 from schemas.errors import Code
 
 CALLS_MAX = 10_000  # waiting at once, over all nodes; the next one is E_RATE_LIMITED
@@ -124,10 +125,14 @@ class PendingCalls:
         """Which of these nobody waits for any more."""
         return [msg_id for msg_id in open_commands if msg_id in self._abandoned]
 
-    def arguments_of(self, open_commands: Iterable[str]) -> dict[str, bytes]:
+    def arguments_of(self, open_commands: Iterable[OpenCommand]) -> dict[str, bytes]:
         """Those of commands that an earlier session has sent and a caller here still waits for."""
-        waiting = [call for msg_id in open_commands if (call := self._calls.get(msg_id)) is not None]
-        return {call.msg_id: msgspec.json.encode(call.arguments) for call in waiting}
+        found: dict[str, bytes] = {}
+        for command in open_commands:
+            call = self._calls.get(command.msg_id)
+            if call is not None and call.tool == command.tool:  # which names the node: another may have the same id
+                found[call.msg_id] = msgspec.json.encode(call.arguments)
+        return found
 
     def settle(self, msg_id: str, outcome: Outcome) -> None:
         """Tell the caller, if it still waits here."""

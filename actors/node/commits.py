@@ -229,7 +229,7 @@ class Commits:
 
     async def _reload(self) -> None:
         self.state = restore(await self._services.store.load(stream_of(self._node_id)))
-        waiting = self._services.calls.arguments_of(self.state.open_commands)
+        waiting = self._services.calls.arguments_of(self.state.open_commands.values())
         known = {msg_id: data for msg_id, data in self.arguments.items() if msg_id in self.state.open_commands}
         self.arguments = waiting | known
         if self.state.highest_id is not None:

@@ -368,6 +368,7 @@ async def test_a_stream_that_cannot_be_read_can_be_forgotten(shelf: Shelf) -> No
         await store.append(opening("bad", 0, "k"))
         shelf.make_unreadable("bad")
         assert await store.forget("bad") is None
+        assert await store.load("bad") == Loaded("bad", 0, None, (), ())
     async with await shelf.open() as store:
         assert await store.open_streams() == ()
 
