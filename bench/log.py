@@ -4,8 +4,8 @@ Durable appends a second with 1, 100 and 1,000 callers, beside a bare loop that 
 sizes with nothing around it: no queue, no thread, no tasks. Both run in turns, so that a noisy machine disturbs both,
 and the ratio is the median over the rounds. Then: how long a stream of 100,000 events takes to be read and folded.
 
-An append is half the life of a command, in turn: queued and sent (two events, an open item, its arguments), then acked
-(one event, item and arguments deleted).
+An append is half the life of a command, in turn: queued and sent (two events, an open item), then acked (one event, the
+item deleted).
 """
 
 import argparse
@@ -48,7 +48,6 @@ RESULTS = Path(__file__).parent / "results" / "log.json"
 CALLERS = (1, 100, 1_000)
 TARGET_AT_100 = 0.5
 NOW_MS = 1_800_000_000_000
-ARGUMENTS = b'{"message":"how much does a durable hello cost, all in all?"}'
 TOOL = "mcp.echo.01jd0000000000000000000001.echo"
 
 
@@ -85,7 +84,7 @@ async def run_ours(folder: Path, callers: int, seconds: float) -> tuple[float, l
         while time.perf_counter() < end_s:
             msg_id = command_id(caller, number)
             events = opening_events(msg_id)
-            item = OpenItem(msg_id, events[0], ARGUMENTS)
+            item = OpenItem(msg_id, events[0])
             opened = Part(stream, version, NOW_MS, events, opened=(item,))
             closed = Part(stream, version + 2, NOW_MS, (encode(CommandAcked(NOW_MS, msg_id)),), closed=(msg_id,))
             for part in (opened, closed):
@@ -111,7 +110,6 @@ def run_bare(folder: Path, batch: int, seconds: float) -> float:
     open_files(folder / "bare.db").close(has_failed=False)  # the same tables
     with closing(sqlite3.connect(folder / "bare.db", isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA secure_delete = ON")
         pages = DEFAULT_LIMITS.wal_bytes_max // connection.execute("PRAGMA page_size").fetchone()[0]
         connection.execute(f"PRAGMA wal_autocheckpoint = {pages}")  # as often as ours
         appends = number = 0
@@ -130,15 +128,11 @@ def run_bare(folder: Path, batch: int, seconds: float) -> float:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT INTO run VALUES (?,?,?,?,?)", opened)
             connection.executemany("INSERT INTO open_item VALUES (?,?,?,?)", items)
-            arguments = [(stream, msg_id, ARGUMENTS) for stream, msg_id in enumerate(ids)]
-            connection.executemany("INSERT INTO arguments VALUES (?,?,?)", arguments)
             connection.execute("COMMIT")
 
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany("INSERT INTO run VALUES (?,?,?,?,?)", acked)
-            keys = list(enumerate(ids))
-            connection.executemany("DELETE FROM open_item WHERE stream = ? AND key = ?", keys)
-            connection.executemany("DELETE FROM arguments WHERE stream = ? AND key = ?", keys)
+            connection.executemany("DELETE FROM open_item WHERE stream = ? AND key = ?", enumerate(ids))
             connection.execute("COMMIT")
             appends += 2 * batch
             number += 1

@@ -123,7 +123,7 @@ class Ledgers:
             owner = agent_of(stream)
             if owner is not None:
                 ledger = await self.of(*owner)
-                for item in await self._store.open_items(stream):
+                for item in (await self._store.load(stream)).open_items:
                     await self._append(ledger, Charged(now_ms, item.key))
                     charged += 1
         return charged

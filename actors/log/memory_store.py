@@ -7,23 +7,29 @@ that a simulation can let anything happen in between; a second one lies between 
   - `crash()`: this process is gone. What was not committed never will be; nobody hears of what was.
   - `fail(...)`: the outcome of the next commit is unknown: it may be on the disk, its callers get StoreFailedError.
   - `disk.is_full`: nothing can be written, reads go on.
+  - `disk.unreadable`: streams that cannot be read, whoever asks; appends to them go on.
   - `before_commit`, `before_answer`: what happens instead of those two checkpoints (a sleep on a mock clock, say).
 
-Durability of real files, group commit and erasure are the SQLite store's business.
+Durability of real files and group commit are the SQLite store's business.
 """
 
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import dropwhile
+from typing import Any
 
 import trio
 
+from actors.log.compaction_rules import Bounds, Uncovered
 from actors.log.store import (
     DEFAULT_LIMITS,
     AppendAnswer,
     Appended,
     AppendRefused,
     BlindEvents,
+    Compacted,
     Conflict,
     Loaded,
     LogLimits,
@@ -34,6 +40,7 @@ from actors.log.store import (
     Snapshot,
     StoreFailedError,
     Then,
+    UnreadableError,
     answered,
     check_append,
 )
@@ -53,6 +60,7 @@ class MemoryDisk:
 
     log_id: str = "01JD0000000000000000000000"
     is_full: bool = False
+    unreadable: set[str] = field(default_factory=set)
     streams: dict[str, _Stream] = field(default_factory=dict)
 
     def commit(self, parts: tuple[Part, ...], blind_events: BlindEvents = ()) -> AppendAnswer:
@@ -75,40 +83,56 @@ class MemoryDisk:
         if part.snapshot is not None:
             stream.snapshot = Snapshot(stream.version, part.snapshot)
         for item in part.opened:
-            since, earlier = stream.open_items.get(item.key, (first, item))
-            kept = earlier.arguments if item.arguments is None else item.arguments
-            stream.open_items[item.key] = (since, OpenItem(item.key, item.data, kept))
+            since, _ = stream.open_items.get(item.key, (first, item))
+            stream.open_items[item.key] = (since, item)
         for key in part.closed:
             stream.open_items.pop(key, None)
         return stream.version
 
+    def find(self, stream: str) -> _Stream:
+        """The stream as it is, empty if there is none."""
+        if stream in self.unreadable:
+            raise UnreadableError("SQLITE_IOERR_READ")
+        return self.streams.get(stream, _Stream())
+
     def load(self, stream: str) -> Loaded:
-        """The stream as it is."""
-        found = self.streams.get(stream, _Stream())
+        """As `LogStore.load` says."""
+        found = self.find(stream)
         covered = 0 if found.snapshot is None else found.snapshot.version
         events = tuple(event for event in found.events if event.version > covered)
-        return Loaded(stream, found.version, found.snapshot, events, _items_of(found))
+        items = tuple(item for _, (_, item) in sorted(found.open_items.items()))
+        return Loaded(stream, found.version, found.snapshot, events, items)
 
-    def compact(self, before_ms: int) -> int:
-        """Cut each stream's history as `LogStore.compact` says."""
-        removed = 0
-        for stream in self.streams.values():
-            keep_from = 0 if stream.snapshot is None else stream.snapshot.version + 1
-            bounds = [keep_from, *(since for since, _ in stream.open_items.values())]
-            bounds += [event.version for event in stream.events if event.at_ms >= before_ms]
-            kept = [event for event in stream.events if event.version >= min(bounds)]
+    def forget(self, stream: str) -> AppendRefused | None:
+        """As `LogStore.forget` says."""
+        if self.is_full:
+            return AppendRefused(RefusalReason.DISK_FULL)
+        self.streams.pop(stream, None)
+        self.unreadable.discard(stream)
+        return None
+
+    def compact(self, before_ms: int, after: str = "", limits: LogLimits = DEFAULT_LIMITS) -> Compacted:
+        """As `LogStore.compact` says; `after` is the last stream that was named as one without a snapshot."""
+        removed, uncovered = 0, Uncovered(after, limits.uncovered_streams_max)
+        for name, stream in sorted(self.streams.items()):
+            covered = 0 if stream.snapshot is None else stream.snapshot.version
+            open_since = min((since for since, _ in stream.open_items.values()), default=None)
+            bounds = Bounds(before_ms, covered, open_since)
+            kept = list(dropwhile(bounds.may_go, stream.events))
             removed += len(stream.events) - len(kept)
             stream.events = kept
-        return removed
+            if kept and bounds.lacks_snapshot(kept[0]):
+                uncovered.add([name])
+        return Compacted(removed, uncovered.names)
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
-    parts: tuple[Part, ...]
-    blind_events: BlindEvents
-    then: Then
-    size_bytes: int
-    answer: AppendAnswer | None = None
+    commit: Callable[[], object]
+    then: Callable[[Any], None]
+    size_bytes: int = 0
+    is_committed: bool = False
+    answer: object = None
 
 
 class MemoryStore:
@@ -129,6 +153,7 @@ class MemoryStore:
         self._unanswered = 0
         self._unanswered_bytes = 0
         self._failure: str | None = None
+        self._uncovered_through = ""  # the last stream that compaction has named as one without a snapshot
         self._next_commit_fails: bool | None = None  # the value: whether it is on the disk nevertheless
         self._is_closed = False
         self._ended = trio.Event()
@@ -156,15 +181,21 @@ class MemoryStore:
         is_crowded = self._unanswered_bytes + size_bytes > self._limits.queue_bytes_max
         if self._unanswered >= self._limits.queue_appends_max or is_crowded:
             return AppendRefused(RefusalReason.OVERLOADED)
-        pending = _Pending(parts, blind_events, then, size_bytes)
-        self._pending.append(pending)
-        self._unanswered += 1
-        self._unanswered_bytes += size_bytes
-        trio.lowlevel.spawn_system_task(self._carry_out, pending)
+        self._queue(_Pending(partial(self.disk.commit, parts, blind_events), then, size_bytes))
         return None
 
     async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
         return await answered(lambda then: self.submit(parts, then, blind_events))
+
+    async def forget(self, stream: str) -> AppendRefused | None:
+        self._check_usable()
+        return await answered(lambda then: self._queue(_Pending(partial(self.disk.forget, stream), then)))
+
+    def _queue(self, pending: _Pending) -> None:
+        self._pending.append(pending)
+        self._unanswered += 1
+        self._unanswered_bytes += pending.size_bytes
+        trio.lowlevel.spawn_system_task(self._carry_out, pending)
 
     async def _carry_out(self, pending: _Pending) -> None:
         try:
@@ -174,21 +205,19 @@ class MemoryStore:
         finally:
             self._unanswered -= 1
             self._unanswered_bytes -= pending.size_bytes
-        if self._failure is not None or pending.answer is None:
-            pending.then(StoreFailedError(self._failure))
-        else:
-            pending.then(pending.answer)
+        failed = self._failure is not None or not pending.is_committed
+        pending.then(StoreFailedError(self._failure) if failed else pending.answer)
 
     def _commit_through(self, last: _Pending) -> None:
         """Commit what was asked for up to and including this append, unless another task has already."""
-        while last.answer is None and self._failure is None:
+        while not last.is_committed and self._failure is None:
             pending = self._pending.popleft()
             if self._next_commit_fails is not None:
                 if self._next_commit_fails:
-                    self.disk.commit(pending.parts, pending.blind_events)
+                    pending.commit()
                 self._break("the outcome of a commit is unknown")
                 return
-            pending.answer = self.disk.commit(pending.parts, pending.blind_events)
+            pending.answer, pending.is_committed = pending.commit(), True
 
     async def load(self, stream: str) -> Loaded:
         await self._checkpoint()
@@ -196,7 +225,7 @@ class MemoryStore:
 
     async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
         await self._checkpoint()
-        found = self.disk.streams.get(stream, _Stream())
+        found = self.disk.find(stream)
         bounded = min(limit or self._limits.read_events_max, self._limits.read_events_max)
         return tuple([event for event in found.events if event.version > after][:bounded])
 
@@ -204,14 +233,12 @@ class MemoryStore:
         await self._checkpoint()
         return tuple(sorted(name for name, stream in self.disk.streams.items() if stream.open_items))
 
-    async def open_items(self, stream: str) -> tuple[OpenItem, ...]:
-        await self._checkpoint()
-        return _items_of(self.disk.streams.get(stream, _Stream()))
-
-    async def compact(self, before_ms: int) -> int:
+    async def compact(self, before_ms: int) -> Compacted:
         self._check_usable()
         await trio.lowlevel.checkpoint()
-        return self.disk.compact(before_ms)
+        compacted = self.disk.compact(before_ms, self._uncovered_through, self._limits)
+        self._uncovered_through = compacted.uncovered[-1] if compacted.uncovered else self._uncovered_through
+        return compacted
 
     async def watch(self) -> None:
         await self._ended.wait()
@@ -246,7 +273,3 @@ class MemoryStore:
         if self._is_closed:
             raise trio.ClosedResourceError("the log is closed")
         await trio.lowlevel.checkpoint()
-
-
-def _items_of(stream: _Stream) -> tuple[OpenItem, ...]:
-    return tuple(item for _, (_, item) in sorted(stream.open_items.items()))

@@ -2,8 +2,8 @@
 
 Python's sqlite3 lets go of the interpreter lock around each statement and has to win it back after, against a busy trio
 thread; so rows go out by the hundred, not one by one. Netting means that what is opened and closed in the same batch is
-never written at all, arguments included. Bytes are bound as bytearrays: for any other type, `bytes` included, sqlite3
-looks for an adapter each time, which takes longer than copying them (measured: an eighth of the writer's instructions).
+never written at all. Bytes are bound as bytearrays: for any other type, `bytes` included, sqlite3 looks for an adapter
+each time, which takes longer than copying them (measured: an eighth of the writer's instructions).
 
 Beginning, committing, and what an error means are left to `sqlite_writer`.
 """
@@ -14,11 +14,11 @@ from functools import cache
 from typing import NamedTuple
 
 from actors.log.sqlite_runs import row_of
-from actors.log.store import Appended, BlindEvents, Conflict, OpenItem, Part
+from actors.log.store import Appended, BlindEvents, Conflict, Part
 
 _ROWS_IN_ONE_GO = 16  # a statement is prepared for each number of rows up to here, and
 _ROWS_A_STATEMENT_MAX_LOG2 = 7  # for each power of two up to 128
-STATEMENTS_MAX = 8 * (_ROWS_IN_ONE_GO + 3)  # what the writer's connection keeps prepared: all of them
+STATEMENTS_MAX = 6 * (_ROWS_IN_ONE_GO + 3)  # what the writer's connection keeps prepared: all of them
 
 
 class Statement(NamedTuple):
@@ -33,7 +33,6 @@ class Statement(NamedTuple):
 
 # Not `(stream, key) IN (VALUES ...)`: SQLite scans the whole table for that.
 _DELETE_OPEN = Statement(2, "DELETE FROM open_item WHERE ", "(stream=? AND key=?)", " OR ")
-_DELETE_ARGUMENTS = Statement(2, "DELETE FROM arguments WHERE ", "(stream=? AND key=?)", " OR ")
 # OR FAIL: what a failed statement did is left to the rollback of all. Otherwise SQLite would copy every page before
 # the statement changes it, to undo just that.
 _INSERT_RUNS = Statement(
@@ -45,7 +44,6 @@ _UPSERT_OPEN = Statement(
     "(?,?,?,?)",
     tail=" ON CONFLICT (stream, key) DO UPDATE SET data = excluded.data",
 )
-INSERT_ARGUMENTS = Statement(3, "INSERT OR REPLACE INTO arguments (stream, key, data) VALUES ", "(?,?,?)")
 _REPLACE_SNAPSHOTS = Statement(3, "INSERT OR REPLACE INTO snapshot (stream, version, data) VALUES ", "(?,?,?)")
 
 _FIND_STREAM = """
@@ -67,18 +65,13 @@ class Batch:
         self._known = known
         self._runs: dict[int, tuple[int, list[int], list[bytes]]] = {}  # by stream: first version, marks, events
         self._snapshots: dict[int, tuple[int, bytes]] = {}
-        self._opened: dict[tuple[int, str], tuple[int, OpenItem]] = {}
+        self._opened: dict[tuple[int, str], tuple[int, bytes]] = {}  # by stream and key: since which version, data
         self._closed: set[tuple[int, str]] = set()
 
     @property
     def rows(self) -> int:
         """How many rows committing this touches."""
-        return len(self._runs) + len(self._snapshots) + 2 * (len(self._opened) + len(self._closed))
-
-    @property
-    def erases(self) -> bool:
-        """Whether arguments that may lie in the files are being deleted."""
-        return bool(self._closed)
+        return len(self._runs) + len(self._snapshots) + len(self._opened) + len(self._closed)
 
     def add(self, parts: Sequence[Part], blind_events: BlindEvents = ()) -> Appended | Conflict:
         """Take one append, whole, or say which stream has moved on."""
@@ -97,22 +90,17 @@ class Batch:
         closed: list[_Value] = []
         for item_id in sorted(self._closed):
             closed += item_id
-        write_rows(self._connection, _DELETE_OPEN, closed)
-        write_rows(self._connection, _DELETE_ARGUMENTS, closed)
+        _write_rows(self._connection, _DELETE_OPEN, closed)
         runs: list[_Value] = []
         for stream, (version, marks, events) in self._runs.items():
             runs += row_of(stream, version, marks, events)
-        write_rows(self._connection, _INSERT_RUNS, runs)
+        _write_rows(self._connection, _INSERT_RUNS, runs)
         opened: list[_Value] = []
-        arguments: list[_Value] = []
-        for (stream, key), (since, item) in self._opened.items():
-            opened += (stream, key, since, bytearray(item.data))
-            if item.arguments is not None:
-                arguments += (stream, key, bytearray(item.arguments))
-        write_rows(self._connection, _UPSERT_OPEN, opened)
-        write_rows(self._connection, INSERT_ARGUMENTS, arguments)
+        for (stream, key), (since, data) in self._opened.items():
+            opened += (stream, key, since, bytearray(data))
+        _write_rows(self._connection, _UPSERT_OPEN, opened)
         snapshots = [value for stream, snapshot in self._snapshots.items() for value in (stream, *snapshot)]
-        write_rows(self._connection, _REPLACE_SNAPSHOTS, snapshots)
+        _write_rows(self._connection, _REPLACE_SNAPSHOTS, snapshots)
 
     def _look_up(self, stream: str) -> Head:
         row: Head | None = self._connection.execute(_FIND_STREAM, (stream,)).fetchone()
@@ -144,17 +132,15 @@ class Batch:
         if part.snapshot is not None:
             self._snapshots[stream] = (version, part.snapshot)
         for item in part.opened:
-            since, earlier = self._opened.get((stream, item.key), (first, item))
-            if item.arguments is None and earlier.arguments is not None:
-                item = OpenItem(item.key, item.data, earlier.arguments)
-            self._opened[stream, item.key] = (since, item)
+            since, _ = self._opened.get((stream, item.key), (first, b""))
+            self._opened[stream, item.key] = (since, item.data)
         for key in part.closed:
             self._opened.pop((stream, key), None)
             self._closed.add((stream, key))
         return version
 
 
-def write_rows(connection: sqlite3.Connection, statement: Statement, values: Sequence[_Value]) -> None:
+def _write_rows(connection: sqlite3.Connection, statement: Statement, values: Sequence[_Value]) -> None:
     """Run a statement over many rows, in few runs, and of few sizes so that few forms of it are ever prepared."""
     done = 0
     while done < len(values):

@@ -2,6 +2,12 @@
 
 Two connections, one that writes and one that can only read, so that reads go on when the disk is full. Who uses them,
 and when, is left to `sqlite_writer` and `sqlite_store`.
+
+Up to form 3 the arguments of open commands lay in a table of their own. Such a log is moved when it is opened, and then
+no file has a byte of them any more. Dropping the table would not do: SQLite leaves stale copies of rows in the free
+space of pages, and old pages in the write-ahead file. So the move is one transaction, which leaves `_MOVING` as the
+form; then all tables are written anew (VACUUM), the write-ahead file is folded in and emptied, and only then is it the
+new form. Whoever opens a log that was left in between does the rest.
 """
 
 import os
@@ -16,9 +22,8 @@ from actors.log.sqlite_batch import STATEMENTS_MAX
 from actors.log.sqlite_runs import TABLE as RUN_TABLE
 from actors.log.store import StoreFailedError
 
-_FORM = 3  # PRAGMA user_version: the form of these tables
-_WAL_HEADER_BYTES = 32  # it has salts in it that change when SQLite begins the file anew
-_WAL_FRAME_HEADER_BYTES = 24  # before each page in the write-ahead file
+_FORM = 4  # PRAGMA user_version: the form of these tables
+_MOVING = -_FORM  # they have it, and what was in earlier ones may still be in the files
 _CACHE_KIB = 16 * 1024  # of pages held by the writer: a few for each node; beyond it they are read again
 _BUSY_S = 0.05  # how long a checkpoint waits for a reader to finish before it gives up for now
 
@@ -34,41 +39,26 @@ CREATE TABLE open_item (
     stream INTEGER NOT NULL, key TEXT NOT NULL, since_version INTEGER NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (stream, key)
 ) WITHOUT ROWID;
-CREATE TABLE arguments (
-    stream INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (stream, key)
-) WITHOUT ROWID;
 """
+_DROP_ARGUMENTS = "DROP TABLE arguments;"
 # Forms 1 and 2 had a row for each event, in the order of the streams and as they came.
-_FROM_EARLIER = f"""
+_EVENTS_TO_RUNS = f"""
 {RUN_TABLE}
 INSERT INTO run SELECT stream, version, version, '[' || at_ms || ',' || length(data) || ']', data
     FROM event ORDER BY stream, version;
 DROP TABLE event;
 """
+_MOVES = {1: _EVENTS_TO_RUNS + _DROP_ARGUMENTS, 2: _EVENTS_TO_RUNS + _DROP_ARGUMENTS, 3: _DROP_ARGUMENTS}
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """An open database."""
 
-    path: Path
     log_id: str
     page_bytes: int
     writer: sqlite3.Connection
     reader: sqlite3.Connection
-
-    def wal_header(self) -> bytes:
-        """Changes whenever SQLite begins the write-ahead file anew; empty while there is nothing in it."""
-        with wal_of(self.path).open("rb", buffering=0) as file:
-            return file.read(_WAL_HEADER_BYTES)
-
-    def cut_wal(self, frames: int) -> None:
-        """Take off what lies behind the write-ahead file's last frame: remains from before it was begun anew."""
-        wal = wal_of(self.path)
-        end = _WAL_HEADER_BYTES + frames * (_WAL_FRAME_HEADER_BYTES + self.page_bytes)
-        if wal.stat().st_size > end:
-            os.truncate(wal, end)
 
     def close(self, has_failed: bool) -> None:
         """Let go of the files.
@@ -85,7 +75,7 @@ def open_files(path: Path) -> Files:
     """Open the database, or make one."""
     is_new = not path.exists()
     if is_new:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # it will hold callers' arguments
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))  # it will hold names of people and tools
     try:
         with ExitStack() as undo:
             writer = sqlite3.connect(
@@ -107,31 +97,44 @@ def open_files(path: Path) -> Files:
             undo.pop_all()
     except sqlite3.Error as error:
         raise StoreFailedError(f"{name_of(error)}: the log at {path} cannot be opened") from error
-    return Files(path, log_id, page_bytes, writer, reader)
+    return Files(log_id, page_bytes, writer, reader)
 
 
 def _prepare(writer: sqlite3.Connection) -> str:
     writer.execute("PRAGMA journal_mode = WAL")
     writer.execute("PRAGMA synchronous = FULL")
-    writer.execute("PRAGMA secure_delete = ON")
-    # What a statement might have to undo holds rows with arguments: never in a temporary file of SQLite's.
+    # What a statement might have to undo holds rows: for those that are to vanish, never in a temporary file.
     writer.execute("PRAGMA temp_store = MEMORY")
     writer.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     # Automatic checkpoints swallow their errors, and a failed fsync must not be swallowed: `Writer` checkpoints itself.
     writer.execute("PRAGMA wal_autocheckpoint = 0")
     (form,) = writer.execute("PRAGMA user_version").fetchone()
     if form == 0:
-        _change_form(writer, f"{_TABLES} INSERT INTO log VALUES ('{ULID()}');")
-    elif form in (1, 2):
-        _change_form(writer, _FROM_EARLIER)
+        _change_form(writer, f"{_TABLES} INSERT INTO log VALUES ('{ULID()}');", _FORM)
+    elif form in _MOVES:
+        _change_form(writer, _MOVES[form], _MOVING)
+        _sweep_out(writer)
+    elif form == _MOVING:
+        _sweep_out(writer)
     elif form != _FORM:
-        raise StoreFailedError(f"the log has form {form}; this version reads form {_FORM}")
+        raise StoreFailedError(f"the log has form {form}; this version reads forms up to {_FORM}")
     (log_id,) = writer.execute("SELECT log_id FROM log").fetchone()
     return str(log_id)
 
 
-def _change_form(writer: sqlite3.Connection, statements: str) -> None:
-    writer.executescript(f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {_FORM}; COMMIT;")
+def _change_form(writer: sqlite3.Connection, statements: str, form: int) -> None:
+    writer.executescript(f"BEGIN IMMEDIATE; {statements} PRAGMA user_version = {form}; COMMIT;")
+
+
+def _sweep_out(writer: sqlite3.Connection) -> None:
+    """Leave nothing in the files but what is in the tables."""
+    writer.execute("PRAGMA temp_store = FILE")  # all of the log goes through it, which may be more than memory has
+    writer.execute("VACUUM")
+    writer.execute("PRAGMA temp_store = MEMORY")
+    busy, *_ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise StoreFailedError("the log has to be moved to its new form, and somebody else has it open")
+    _change_form(writer, "", _FORM)
 
 
 def wal_of(path: Path) -> Path:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from actors.log.store import Recorded
+from actors.log.store import Recorded, UnreadableError
 
 TABLE = """
 CREATE TABLE run (
@@ -22,9 +22,13 @@ CREATE TABLE run (
     data BLOB NOT NULL, UNIQUE (stream, version)
 );
 """
+COLUMNS = "version, CAST(marks AS BLOB), data"
+"""What `events_of` takes. As bytes: text that is none would be an error of sqlite3's, which quotes it."""
+FIRST_AT_MS = "CAST(substr(marks, 2, 20) AS INTEGER)"
+"""When the run's first event was recorded, in SQL: the number that `marks` begins with."""
 
-_READ = """
-SELECT version, marks, data FROM run WHERE stream = :stream AND version >=
+_READ = f"""
+SELECT {COLUMNS} FROM run WHERE stream = :stream AND version >=
     coalesce((SELECT max(version) FROM run WHERE stream = :stream AND version <= :after + 1), 0)
 ORDER BY version
 """
@@ -42,14 +46,17 @@ def row_of(stream: int, version: int, marks: Sequence[int], events: Sequence[byt
     return stream, version, version + len(events) - 1, _encode(marks).decode(), bytearray().join(events)
 
 
-def events_of(version: int, marks: str, data: bytes) -> Iterator[Recorded]:
-    """The other way round, but for the stream."""
+def events_of(version: int, marks: bytes, data: bytes) -> Iterator[Recorded]:
+    """The other way round, but for the stream. Raises `UnreadableError` for what is not a run."""
     begin = 0
-    numbers = iter(_decode(marks))
-    for at_ms, size in zip(numbers, numbers, strict=True):
-        yield Recorded(version, at_ms, data[begin : begin + size])
-        version += 1
-        begin += size
+    try:
+        numbers = iter(_decode(marks))
+        for at_ms, size in zip(numbers, numbers, strict=True):
+            yield Recorded(version, at_ms, data[begin : begin + size])
+            version += 1
+            begin += size
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UnreadableError(type(error).__name__) from None
 
 
 def read_events(reader: sqlite3.Connection, stream: int, after: int, limit: int | None) -> tuple[Recorded, ...]:

@@ -17,13 +17,15 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 import trio
 
-from actors.log.sqlite_files import Files, open_files
+from actors.log.compaction_rules import Uncovered
+from actors.log.sqlite_files import Files, name_of, open_files
 from actors.log.sqlite_runs import read_events
 from actors.log.sqlite_writer import Request, Writer, retold
 from actors.log.store import (
@@ -31,6 +33,7 @@ from actors.log.store import (
     AppendAnswer,
     AppendRefused,
     BlindEvents,
+    Compacted,
     Loaded,
     LogLimits,
     OpenItem,
@@ -39,17 +42,14 @@ from actors.log.store import (
     RefusalReason,
     Snapshot,
     Then,
+    UnreadableError,
     answered,
     check_append,
 )
 
 _T = TypeVar("_T")
 
-_OPEN_ITEMS = """
-SELECT open_item.key, open_item.data, arguments.data
-FROM open_item LEFT JOIN arguments ON arguments.stream = open_item.stream AND arguments.key = open_item.key
-WHERE open_item.stream = ? ORDER BY open_item.key
-"""
+_OPEN_ITEMS = "SELECT key, data FROM open_item WHERE stream = ? ORDER BY key"
 _SNAPSHOT = "SELECT version, data FROM snapshot WHERE stream = ?"
 _STREAM = "SELECT id FROM stream WHERE name = ?"
 _OPEN_STREAMS = "SELECT name FROM stream WHERE id IN (SELECT stream FROM open_item) ORDER BY name"
@@ -78,6 +78,7 @@ class SqliteStore:
         self.answered: Counter[type[object]] = Counter()  # appends so far, by the kind of answer
         self._queued_appends = 0
         self._queued_bytes = 0
+        self._uncovered_through = ""  # the last stream that compaction has named as one without a snapshot
         self._is_closed = False
         self._ended = trio.Event()
         self._handing_over = _HandingOver(self._writer)
@@ -126,17 +127,26 @@ class SqliteStore:
     async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
         return await answered(lambda then: self.submit(parts, then, blind_events))
 
-    async def compact(self, before_ms: int) -> int:
-        removed_in_all = 0
-        stream: int | None = 0
-        while stream is not None:
-            removed, stream = await self._compact_some(before_ms, stream)
-            removed_in_all += removed
-        return removed_in_all
+    async def compact(self, before_ms: int) -> Compacted:
+        removed, uncovered = 0, Uncovered(self._uncovered_through, self._limits.uncovered_streams_max)
+        after: str | None = ""
+        while after is not None:
+            piece = await self._done(partial(self._writer.compact, before_ms, after))
+            removed += piece.removed
+            uncovered.add(piece.uncovered)
+            after = piece.go_on_after
+        if uncovered.names:
+            self._uncovered_through = uncovered.names[-1]
+        return Compacted(removed, uncovered.names)
 
-    async def _compact_some(self, before_ms: int, stream: int) -> tuple[int, int | None]:
+    async def forget(self, stream: str) -> AppendRefused | None:
+        return await self._done(partial(self._writer.forget, stream))
+
+    async def _done(self, work: Callable[[], _T]) -> _T:
+        """Have the writer do this in its turn among the appends."""
+
         def submit(then: Callable[[Any], None]) -> None:
-            self._submit(Request((), then, work=lambda: self._writer.compact(before_ms, stream)))
+            self._submit(Request((), then, work=work))
 
         return await answered(submit)
 
@@ -172,13 +182,22 @@ class SqliteStore:
     async def open_streams(self) -> tuple[str, ...]:
         return await self._read(lambda reader: tuple(name for (name,) in reader.execute(_OPEN_STREAMS)))
 
-    async def open_items(self, stream: str) -> tuple[OpenItem, ...]:
-        return await self._read(lambda reader: _open_items(reader, _id_of(reader, stream)))
-
     async def _read(self, query: Callable[[sqlite3.Connection], _T]) -> _T:
-        if self._is_closed:
-            raise trio.ClosedResourceError("the log is closed")
-        return await trio.to_thread.run_sync(query, self._files.reader, limiter=self._reading)
+        def run() -> _T:
+            if self._is_closed:  # perhaps while this waited for its turn
+                raise trio.ClosedResourceError("the log is closed")
+            reader = self._files.reader
+            try:
+                reader.execute("BEGIN")  # one moment: streams are cut and forgotten meanwhile, and their ids used again
+                try:
+                    return query(reader)
+                finally:
+                    if reader.in_transaction:
+                        reader.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise UnreadableError(name_of(error)) from None  # its text may quote what was being read
+
+        return await trio.to_thread.run_sync(run, limiter=self._reading)
 
     # ── ending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -196,8 +215,8 @@ class SqliteStore:
         failed_before = self._writer.failure
         trio.lowlevel.remove_instrument(self._handing_over)
         with trio.CancelScope(shield=True):  # bounded by the writer's queue, which takes nothing more
-            self._writer.finish()
-            async with self._reading:
+            async with self._reading:  # no reader is in the way of the last checkpoint
+                self._writer.finish()
                 await trio.to_thread.run_sync(self._writer.thread.join)
                 failure = self._writer.failure
                 self._files.close(has_failed=failure is not None)
@@ -208,25 +227,16 @@ class SqliteStore:
 
 
 def _load(reader: sqlite3.Connection, name: str) -> Loaded:
-    reader.execute("BEGIN")  # one moment: compaction may run between two statements otherwise
-    try:
-        stream = _id_of(reader, name)
-        found = reader.execute(_SNAPSHOT, (stream,)).fetchone()
-        snapshot = None if found is None else Snapshot(*found)
-        covered = 0 if snapshot is None else snapshot.version
-        events = read_events(reader, stream, covered, None)
-        items = _open_items(reader, stream)
-    finally:
-        reader.execute("COMMIT")
-    version = events[-1].version if events else covered
-    return Loaded(name, version, snapshot, events, items)
-
-
-def _open_items(reader: sqlite3.Connection, stream: int) -> tuple[OpenItem, ...]:
-    return tuple(OpenItem(*row) for row in reader.execute(_OPEN_ITEMS, (stream,)))
+    stream = _id_of(reader, name)
+    found = reader.execute(_SNAPSHOT, (stream,)).fetchone()
+    snapshot = None if found is None else Snapshot(*found)
+    covered = 0 if snapshot is None else snapshot.version
+    events = read_events(reader, stream, covered, None)
+    items = tuple(OpenItem(*row) for row in reader.execute(_OPEN_ITEMS, (stream,)))
+    return Loaded(name, events[-1].version if events else covered, snapshot, events, items)
 
 
 def _id_of(reader: sqlite3.Connection, name: str) -> int:
-    """0, which no stream has, if there is none of this name; a stream never gets another id."""
+    """0, which no stream has, if there is none of this name."""
     row: tuple[int] | None = reader.execute(_STREAM, (name,)).fetchone()
     return 0 if row is None else row[0]

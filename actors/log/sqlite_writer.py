@@ -1,4 +1,4 @@
-"""The log's one writer thread: takes what is queued, commits it in groups, erases, checkpoints, compacts.
+"""The log's one writer thread: takes what is queued, commits it in groups, checkpoints, compacts, forgets.
 
 Everything that writes to the database happens here, in order, on one connection. What an error means is decided here:
 
@@ -8,33 +8,27 @@ Everything that writes to the database happens here, in order, on one connection
     The writer stops for good; every waiter gets `StoreFailedError`. A checkpoint counts because a failed fsync leaves
     pages that look clean: the next one would succeed, and the write-ahead file, the only good copy, would be dropped.
 
-Erasing. Deleted rows are overwritten (`secure_delete`), but when SQLite rebalances a page it leaves stale copies of the
-cells it moved in the page's free space, out of reach of the later delete (measured; tests `test_erase.py`). So an
-erasure takes all arguments out, which frees and zeroes every page of that table, puts the live ones back, and folds the
-write-ahead file into the database. Only open commands have arguments: they are few.
-
-The write-ahead file itself still has them then. Truncating it would be the end of that, but a file that grows with each
-commit costs each sync half as much again as one that is overwritten (measured). So while commands keep settling, the
-file is begun anew instead, and whatever of its last content has not been overwritten by the next round is cut off; in
-the first round with nothing new to erase it is truncated. Arguments are gone after two rounds at the latest.
-
 Waiting and waking are left to `sqlite_store`, which is the only caller.
 """
 
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
-from actors.log.sqlite_batch import INSERT_ARGUMENTS, Batch, Head, write_rows
-from actors.log.sqlite_compaction import compact_some
+from actors.log.sqlite_batch import Batch, Head
+from actors.log.sqlite_compaction import Piece, compact_some
 from actors.log.sqlite_files import Files, is_busy, is_damage, is_disk_full, name_of
 from actors.log.store import AppendAnswer, AppendRefused, BlindEvents, LogLimits, Part, RefusalReason, StoreFailedError
 
 _COMMIT_PAGES = 4  # that a commit writes besides one for each row
+_FORGET = (
+    "DELETE FROM run WHERE stream = ?",
+    "DELETE FROM snapshot WHERE stream = ?",
+    "DELETE FROM open_item WHERE stream = ?",
+    "DELETE FROM stream WHERE id = ?",
+)
 
 
 class Request:
@@ -79,13 +73,10 @@ class Writer:
         self._condition = threading.Condition(self._lock)
         self._queue: deque[Request] = deque()
         self._is_due = False  # what is queued is to be written now
-        self._in_hand: list[Request] = []
+        self._in_hand: list[Request] = []  # taken from the queue, and not answered yet
         self._closing = False
         self._known: dict[str, Head] = {}
         self._is_idle = False  # asleep until there is something to do
-        self._erase_at_s: float | None = None
-        self._closed_since_erasing = False  # so there is something to erase in the next round
-        self._remains_of: bytes | None = None  # the header of the write-ahead file that the last round left as it was
         self._wal_bytes = 0  # estimated, since the last checkpoint
         self.thread = threading.Thread(target=self._run, name="heliograph-log", daemon=True)
 
@@ -116,10 +107,10 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            self.erase()  # what a process that crashed had deleted may still be in its write-ahead file
+            self._checkpoint()  # what a process that crashed has left; one that keeps crashing would pile it up
             while self._take_turn():
                 pass
-            self.erase()
+            self._checkpoint()
         except StoreFailedError as failure:
             self._fail(failure)
         except BaseException as error:
@@ -132,22 +123,17 @@ class Writer:
         self._in_hand = batch
         if batch and batch[0].work is not None:
             batch[0].answer = batch[0].work()
-            self._deliver(batch)
+            self._answer(batch)
         elif batch:
             self.write(batch)
-        if self._erase_at_s is not None and time.monotonic() >= self._erase_at_s:
-            self.erase()
         return bool(batch) or not closing
 
     def _take(self) -> tuple[list[Request], bool]:
-        """The next batch, or a single piece of other work, or nothing because an erasure is due or the end is near."""
+        """The next batch, or a single piece of other work, or nothing because the end is near."""
         with self._lock:
             while not self._is_due and not self._closing:
-                wait_s = None if self._erase_at_s is None else self._erase_at_s - time.monotonic()
-                if wait_s is not None and wait_s <= 0:
-                    break
                 self._is_idle = True
-                self._condition.wait(wait_s)
+                self._condition.wait()
                 self._is_idle = False
             batch: list[Request] = []
             while self._queue and len(batch) < self._limits.batch_appends_max:
@@ -176,11 +162,7 @@ class Writer:
             return
         for request, answer in zip(requests, answers, strict=True):
             request.answer = answer
-        self._deliver(requests)
-        if batch.erases:
-            self._closed_since_erasing = True
-            if self._erase_at_s is None:
-                self._erase_at_s = time.monotonic() + self._limits.erase_after_s
+        self._answer(requests)
         data_bytes = sum([request.size_bytes for request in requests])
         self._wal_bytes += (batch.rows + _COMMIT_PAGES) * self._files.page_bytes + data_bytes
         self._bound_wal()
@@ -212,9 +194,10 @@ class Writer:
             raise StoreFailedError(f"{name_of(second)} at rollback after {name_of(error)}") from second
         if is_damage(error):
             raise StoreFailedError(f"{name_of(error)}: the database is damaged") from error
+        if is_disk_full(error):
+            self._checkpoint()  # an emptied write-ahead file may be all the room that is needed
 
     def _refuse(self, requests: list[Request], error: sqlite3.Error) -> None:
-        reason = RefusalReason.DISK_FULL if is_disk_full(error) else RefusalReason.STORE_ERROR
         streams = set[str]().union(*[request.streams for request in requests])
         with self._lock:
             queued = list(self._queue)
@@ -223,76 +206,72 @@ class Writer:
             for request in queued:
                 (self._queue if streams.isdisjoint(request.streams) else doomed).append(request)
         for request in (*requests, *doomed):
-            request.answer = AppendRefused(reason)
-        self._deliver([*requests, *doomed])
-        if is_disk_full(error):
-            self._checkpoint()  # an emptied write-ahead file may be all the room that is needed
+            request.answer = AppendRefused(_reason_of(error))
+        self._answer([*requests, *doomed])
+
+    def _answer(self, requests: Sequence[Request]) -> None:
+        self._in_hand = []
+        self._deliver(requests)
 
     # ── keeping the files in order ──────────────────────────────────────────────────────────────────────────────────
-
-    def erase(self) -> None:
-        """One round of erasing, as told above; try again soon if something was in the way."""
-
-        def work() -> None:
-            live = self._connection.execute("SELECT stream, key, data FROM arguments").fetchall()
-            self._connection.execute("DELETE FROM arguments")  # without WHERE: whole pages are freed, and zeroed
-            write_rows(self._connection, INSERT_ARGUMENTS, list(chain.from_iterable(live)))
-
-        error = self._transact(work)
-        header = self._files.wal_header()
-        goes_on = self._closed_since_erasing and not self._closing and header != self._remains_of
-        erased = self._checkpoint("RESTART" if goes_on else "TRUNCATE") and error is None
-        if not erased:
-            self._erase_at_s = time.monotonic() + self._limits.checkpoint_retry_s
-            return
-        self._closed_since_erasing = False
-        self._remains_of = header if goes_on else None
-        self._erase_at_s = time.monotonic() + self._limits.erase_after_s if goes_on else None
 
     def _bound_wal(self) -> None:
         # Passive: it waits for nobody, and leaves the file its length: overwriting is cheaper than growing it again.
         if self._wal_bytes > self._limits.wal_bytes_max:
             self._checkpoint("PASSIVE")
 
-    def _checkpoint(self, mode: str = "TRUNCATE") -> bool:
-        """Fold the write-ahead file into the database. False if a reader or lack of room prevented some of it."""
+    def _checkpoint(self, mode: str = "TRUNCATE") -> None:
+        """Fold the write-ahead file into the database, or what a reader or lack of room leaves possible of it."""
         self._wal_bytes = 0
         try:
-            busy, written, folded = self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+            self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         except sqlite3.Error as error:
-            if is_disk_full(error) or is_busy(error):
-                return False
-            raise StoreFailedError(f"{name_of(error)} in a checkpoint: the database may be behind its log") from error
-        is_whole = bool(busy == 0 and written == folded)
-        if is_whole and mode == "RESTART":
-            self._files.cut_wal(written)
-        return is_whole
+            if not is_disk_full(error) and not is_busy(error):
+                raise StoreFailedError(
+                    f"{name_of(error)} in a checkpoint: the database may be behind its log"
+                ) from error
 
-    def compact(self, before_ms: int, after_stream: int) -> tuple[int, int | None]:
-        """Remove a bounded piece of settled history. Returns how many events, and where to go on (None: all done)."""
-        removed, go_on_at = 0, None
+    def compact(self, before_ms: int, after: str) -> Piece:
+        """Remove a bounded piece of settled history, of the streams whose names come after this one."""
+        piece = Piece(0, [], None)
 
         def work() -> None:
-            nonlocal removed, go_on_at
-            removed, go_on_at = compact_some(self._connection, before_ms, after_stream, self._limits.compact_events_max)
+            nonlocal piece
+            piece = compact_some(self._connection, before_ms, after, self._limits.compact_events_max)
+
+        if self._transact(work) is not None:
+            return Piece(0, [], None)
+        self._wal_bytes += piece.removed * self._files.page_bytes  # one stream's events lie scattered
+        self._bound_wal()
+        return piece
+
+    def forget(self, name: str) -> AppendRefused | None:
+        """Remove a stream, or say why it is still there."""
+
+        def work() -> None:
+            for (stream,) in self._connection.execute("SELECT id FROM stream WHERE name = ?", (name,)).fetchall():
+                for statement in _FORGET:
+                    self._wal_bytes += self._connection.execute(statement, (stream,)).rowcount * self._files.page_bytes
 
         error = self._transact(work)
-        if error is not None:
-            return 0, None
-        self._wal_bytes += removed * self._files.page_bytes  # one stream's events lie scattered
+        self._known.pop(name, None)
         self._bound_wal()
-        return removed, go_on_at
+        return None if error is None else AppendRefused(_reason_of(error))
 
     # ── the end ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _fail(self, failure: StoreFailedError) -> None:
         with self._lock:
             self.failure = failure
-            waiting = [request for request in (*self._in_hand, *self._queue) if request.answer is None]
+            waiting = [*self._in_hand, *self._queue]
             self._queue.clear()
         for request in waiting:
             request.answer = retold(failure)
-        self._deliver(waiting)
+        self._answer(waiting)
+
+
+def _reason_of(error: sqlite3.Error) -> RefusalReason:
+    return RefusalReason.DISK_FULL if is_disk_full(error) else RefusalReason.STORE_ERROR
 
 
 def retold(failure: StoreFailedError) -> StoreFailedError:

@@ -1,13 +1,14 @@
 """The port behind which the log is kept: streams of events, appended at an expected version, all or nothing.
 
 A store knows nothing of nodes or commands. It keeps, for each stream, numbered events (bytes), at most one snapshot,
-and *open items*: what is unfinished, so that a restart reads that and not history. An open item's arguments are the one
-thing that is erased: they go, from every file, soon after the item is closed. One append may carry parts for several
-streams, and *blind events*: single ones for streams of others. They are written together or not at all, so two
-aggregates can share a commit.
+and *open items*: what is unfinished, so that a restart reads that and not history. One append may carry parts for
+several streams, and *blind events*: single ones for streams of others. They are written together or not at all, so two
+aggregates can share a commit. Nothing that has to be erased at once belongs here: what is removed is gone for readers,
+not from every block of the disk.
 
 A version conflict is an answer, a full disk is an answer, a full queue is an answer. `StoreFailedError` is none: the
-outcome of a commit is unknown, and the process has to stop and find out by reopening.
+outcome of a commit is unknown, and the process has to stop and find out by reopening. `UnreadableError` is the trouble
+of whoever asked: one stream cannot be read, all others go on.
 
 Which events to write, and what they mean, is the rules' business; who may open the folder, the process's.
 """
@@ -29,12 +30,11 @@ class LogLimits(msgspec.Struct, frozen=True):
     queue_appends_max: int = 8_192  # unanswered appends; the next one is AppendRefused(OVERLOADED)
     queue_bytes_max: int = 64 * 1024 * 1024  # bytes in unanswered appends; the next one is AppendRefused(OVERLOADED)
     batch_appends_max: int = 512  # appends in one transaction; the rest wait for the next
-    erase_after_s: float = 1.4  # from closing an item to its erasure, which takes up to two rounds; 5 s is the promise
-    checkpoint_retry_s: float = 0.2  # wait before trying again when a reader was in the way
     wal_bytes_max: int = 16 * 1024 * 1024  # written (as estimated) since the last checkpoint; then there is one
     known_versions_max: int = 65_536  # streams whose version is held in memory; then they are looked up again
     read_events_max: int = 10_000  # events in one answer of `read`; ask again after the last
     compact_events_max: int = 2_000  # events removed in one transaction; appends go in between
+    uncovered_streams_max: int = 256  # named in one answer of `compact`; the others come first in the next
 
 
 DEFAULT_LIMITS = LogLimits()
@@ -44,12 +44,18 @@ class StoreFailedError(Exception):
     """The store is broken and what it last wrote may or may not be there: stop the process, never retry."""
 
 
+class UnreadableError(Exception):
+    """What was asked for cannot be read: the disk failed, or the file is damaged there.
+
+    The words are SQLite's name for it or a kind of error, never anything out of the data.
+    """
+
+
 class OpenItem(msgspec.Struct, frozen=True):
-    """Something unfinished. Written again with `arguments=None`, it keeps those that are stored."""
+    """Something unfinished. Written again, it replaces what was there."""
 
     key: str
     data: bytes
-    arguments: bytes | None = None
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -79,7 +85,7 @@ class Part(msgspec.Struct, frozen=True):
         for data in self.events:
             size += len(data)
         for item in self.opened:
-            size += len(item.data) + len(item.arguments or b"")
+            size += len(item.data)
         return size
 
 
@@ -104,7 +110,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A stream as of one moment: the snapshot, what came after it, and what is open."""
+    """A stream as of one moment: the snapshot, what came after it, and what is open, in the order of the keys."""
 
     stream: str
     version: int
@@ -145,6 +151,15 @@ class AppendRefused(msgspec.Struct, frozen=True):
     reason: RefusalReason
 
 
+class Compacted(msgspec.Struct, frozen=True):
+    """What one round of compaction came to."""
+
+    removed: int  # events
+    uncovered: tuple[str, ...]
+    """Streams whose oldest event would have been removed too, if a snapshot covered it: for their owners to write one.
+    Not all of them, if there are very many."""
+
+
 AppendAnswer = Appended | Conflict | AppendRefused
 Then: TypeAlias = Callable[[AppendAnswer | StoreFailedError], None]
 
@@ -167,7 +182,7 @@ class LogStore(Protocol):
         """The same for a task that waits. A cancelled one only stops waiting: the append goes on."""
 
     async def load(self, stream: str) -> Loaded:
-        """Everything needed to rebuild the stream's state, as of one moment."""
+        """Everything needed to rebuild the stream's state, as of one moment. Raises `UnreadableError`, as all reads."""
 
     async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
         """Events with a version above `after`, oldest first; those compacted away are left out."""
@@ -175,17 +190,20 @@ class LogStore(Protocol):
     async def open_streams(self) -> tuple[str, ...]:
         """The streams that have open items, in the order of their names."""
 
-    async def open_items(self, stream: str) -> tuple[OpenItem, ...]:
-        """What is open in a stream, with its arguments, in the order of the keys."""
-
-    async def compact(self, before_ms: int) -> int:
+    async def compact(self, before_ms: int) -> Compacted:
         """Remove settled history: events written before then, that a snapshot covers, older than anything open."""
+
+    async def forget(self, stream: str) -> AppendRefused | None:
+        """Remove a stream and all that is in it, in its turn among the appends; None once that is durable.
+
+        It is as if it had never been, at version 0. A cancelled caller only stops waiting.
+        """
 
     async def watch(self) -> None:
         """Wait until the store is closed, or raise `StoreFailedError` as soon as it has failed."""
 
     async def close(self) -> None:
-        """Write what is queued, erase what is due, let go of the files."""
+        """Write what is queued, let go of the files."""
 
 
 async def answered(submit: Callable[[Callable[[_T | StoreFailedError], None]], _T | None]) -> _T:

@@ -29,11 +29,11 @@ from actors.node.append_with_charges import submit_with_charges
 from actors.node.cadences import Cadence, Cadences, Stage
 from actors.node.calls import PendingCall
 from actors.node.command_rules import decide
-from actors.node.history import Event, Illegal, NodeState, UnreadableHistoryError, confirmed_through
+from actors.node.history import Event, Illegal, NodeState, confirmed_through
 from actors.node.intents import Answer, Cancel, Intent, Issue, OpenSession, ReportUnwritten, Sweep, TakeSnapshot
 from actors.node.limit_rules import CapabilityLimits, NodeLimits
 from actors.node.moment import Moment
-from actors.node.node_stream import part_of, restore, stream_of
+from actors.node.node_stream import UNREADABLE, part_of, restore, stream_of
 from actors.node.reports import Drop, outcome_of, report_of
 from actors.node.services import Authenticated, Connection, NodeServices
 from actors.node.session_rules import Effects, Phase, Session
@@ -122,7 +122,7 @@ class NodeActor:
         self._appender.offer(OpenSession(self._mint.mint(now.wall_ms)), now.wall_ms)
         try:
             await self._appender.run()
-        except UnreadableHistoryError as error:
+        except UNREADABLE as error:
             self._services.unreadable.tell(self.identity.node_id, error)
             self.close(NodeClose.INTERNAL)
 

@@ -249,7 +249,8 @@ class _Draft:
         if self.is_live:
             self.answer(Illegal(Reason.ALREADY_RESUMED))
             return
-        if last_cmd and is_too_far_ahead(last_cmd, self.now_ms):
+        # What our own log issued is not too far ahead: our clock may have been, then.
+        if last_cmd > (before.highest_id or "") and is_too_far_ahead(last_cmd, self.now_ms):
             self.answer(Illegal(Reason.LAST_CMD_AHEAD, last_cmd))
             return
         changed = before.journal_id is not None and (

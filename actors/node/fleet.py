@@ -17,10 +17,10 @@ from actors.log.store import Appended
 from actors.node.actor import NodeActor
 from actors.node.append_with_charges import append_with_charges
 from actors.node.cadences import Cadence
-from actors.node.command_rules import decide
-from actors.node.history import NodeState, UnreadableHistoryError
+from actors.node.command_rules import Decision, decide
+from actors.node.history import NodeState
 from actors.node.intents import Settled, Sweep
-from actors.node.node_stream import node_of, part_of, restore, stream_of
+from actors.node.node_stream import UNREADABLE, node_of, part_of, restore, stream_of
 from actors.node.reports import outcome_of
 from actors.node.services import Authenticated, Connection, NodeServices
 from actors.supervision.child import ChildSpec, Handle, Kind
@@ -135,8 +135,24 @@ class Fleet:
             if sweeps % COMPACT_EVERY_SWEEPS == 0:
                 if self.services.ledgers is not None:
                     await self.services.ledgers.snapshot(self.services.now().wall_ms)
-                await self.services.store.compact(self.services.now().wall_ms - RETENTION_MS)
+                await self.compact()
             await trio.sleep(SWEEP_EVERY_S)
+
+    async def compact(self) -> None:
+        """Cut settled history; streams that cannot be cut for want of a snapshot get one, for the next time."""
+        compacted = await self.services.store.compact(self.services.now().wall_ms - RETENTION_MS)
+        for stream in compacted.uncovered:
+            node_id = node_of(stream)
+            if node_id is None:
+                continue
+            actor = self.nodes.find(node_id)
+            if actor is not None:
+                actor.sweep(snapshot=True)
+                continue
+            state = await self._read(node_id)
+            if state is not None:
+                wall_ms = self.services.now().wall_ms
+                await self.services.store.append(part_of(node_id, state, Decision(state), wall_ms, snapshot=True))
 
     async def sweep(self) -> None:
         """Settle what has waited too long: by a live node's own actor, for a node that is away directly."""
@@ -171,6 +187,6 @@ class Fleet:
         """None when its history cannot be read: that is this node's trouble, its sessions end with 1011."""
         try:
             return restore(await self.services.store.load(stream_of(node_id)))
-        except UnreadableHistoryError as error:
+        except UNREADABLE as error:
             self.services.unreadable.tell(node_id, error)
             return None

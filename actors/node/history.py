@@ -44,7 +44,7 @@ class ExpiryReason(StrEnum):
 
 
 class UnreadableHistoryError(Exception):
-    """What the log holds of a node cannot be used. Nothing built on it could be trusted."""
+    """What the log holds of a node makes no sense. Nothing built on it could be trusted."""
 
 
 class UndecodableEventError(UnreadableHistoryError):

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import msgspec
 import structlog
 
-from actors.log.store import Loaded, OpenItem, Part
+from actors.log.store import Loaded, OpenItem, Part, UnreadableError
 from actors.node.history import (
     CorruptHistoryError,
     Event,
@@ -118,13 +118,17 @@ def _decode(decoder: msgspec.json.Decoder[_T], data: bytes) -> _T:
         raise CorruptHistoryError(str(error)) from None
 
 
+UNREADABLE = (UnreadableError, UnreadableHistoryError)
+"""The log cannot read a node's stream, or what it reads makes no sense: in both cases it is this node's trouble."""
+
+
 class Unreadable:
     """Nodes whose history cannot be read: each is told of once, until it can be again."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()
 
-    def tell(self, node_id: str, error: UnreadableHistoryError) -> None:
+    def tell(self, node_id: str, error: Exception) -> None:
         if node_id not in self._told:
             self._told.add(node_id)
             log.error("history_unreadable", node_id=node_id, causes=report(error))

@@ -1,6 +1,7 @@
 """kill -9 of the gateway and of the node at each point of a command's life: nothing acknowledged is lost, nothing runs
 twice."""
 
+import re
 import signal
 import socket
 import subprocess
@@ -35,6 +36,7 @@ from tests.processes.points import GATEWAY_POINTS, NODE_POINTS, Point
 from tests.schemas.examples import NODE_ID
 
 TENANT = "acme"
+ARGUMENT = re.compile(rb"run\d+-\d+")
 PATIENCE_S = 60
 LIFE_S_MAX = 180  # of a process; one that never comes to the point where it is to be killed would talk for ever
 
@@ -153,7 +155,14 @@ class Field:
         assert (ledger.state.open, ledger.state.used_micros) == ({}, PRICE_MICROS * len(queued))
         return finals
 
+    def check_files(self) -> None:
+        """No argument of any call, answered or not, is in any file of the gateway's folder. (The node's has them.)"""
+        for file in self.folder.iterdir():
+            assert ARGUMENT.search(file.read_bytes()) is None, f"arguments in {file.name}"
+
     def check(self) -> Counter[CommandState]:
+        self.check_files()
+        assert ARGUMENT.search((self.node_folder / "effects").read_bytes())
         effects = self.effects()
         assert max(effects.values()) == 1, "something ran twice"
         for token, told in self.told.items():
@@ -181,6 +190,7 @@ def test_gateway_killed_at_each_point(field: Field, point: Point, times: int) ->
     armed = field.gateway(point, times)
     field.listen_to(armed)
     armed.wait_killed()
+    field.check_files()
     again = field.gateway()
     field.listen_to(again, until_ok=3)
     field.settle(again)
@@ -208,6 +218,7 @@ def test_both_killed_again_and_again_at_any_moment(field: Field) -> None:
         for victim in (gateway, node) if round_number % 2 else (node, gateway):
             victim.process.kill()
             victim.process.wait(PATIENCE_S)
+        field.check_files()
     gateway = field.gateway()
     field.node()
     field.listen_to(gateway, until_ok=2)

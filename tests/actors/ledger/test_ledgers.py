@@ -86,7 +86,7 @@ async def test_reservation_rides_with_its_command_and_so_does_the_charge(disk: M
     await store.append(Part("node/n", 1, 6, (b"acked",)), blind_events=blind_events_of(entries))
     ledgers.appended(entries)
     assert ledgers.entries([CommandAcked(7, "cmd")], 7) == []
-    assert await store.open_items(AGENT.stream) == ()
+    assert (await store.load(AGENT.stream)).open_items == ()
     assert [decode(event.data) for event in await store.read(AGENT.stream)][-1] == Charged(6, "cmd")
 
 

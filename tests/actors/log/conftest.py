@@ -1,5 +1,6 @@
-"""The stores that the contract is held against."""
+"""The stores that the contract is held against, and a disk that fails."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,3 +11,12 @@ from tests.actors.log.shelves import MemoryShelf, Shelf, SqliteShelf
 @pytest.fixture(params=["memory", "sqlite"])
 def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
     return MemoryShelf() if request.param == "memory" else SqliteShelf(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """To be preloaded into a process (`LD_PRELOAD`)."""
+    library = tmp_path_factory.mktemp("faults") / "faults.so"
+    source = Path(__file__).with_name("faults.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source, "-ldl"], check=True)
+    return library

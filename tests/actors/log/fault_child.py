@@ -62,5 +62,5 @@ async def main(path: Path, before: int, suffix: str, op: int, nth: int, how: int
 
 if __name__ == "__main__":
     _, database, before, suffix, op, nth, how, *wal_bytes_max = sys.argv
-    limits = LogLimits(wal_bytes_max=int(wal_bytes_max[0]), erase_after_s=3600.0) if wal_bytes_max else DEFAULT_LIMITS
+    limits = LogLimits(wal_bytes_max=int(wal_bytes_max[0])) if wal_bytes_max else DEFAULT_LIMITS
     trio.run(main, Path(database), int(before), suffix, int(op), int(nth), int(how), limits)

@@ -2,7 +2,7 @@
  *
  * fault_arm(suffix, op, nth, how): the nth call of `op` on a file whose name ends in `suffix` goes wrong.
  *   op:  1 fsync or fdatasync, 2 pwrite
- *   how: an errno to fail with; -1 write half and fail with EIO; -2 write half and die on the spot
+ *   how: an errno to fail with; -1 write half and fail with EIO; -2 write half, or sync nothing, and die on the spot
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -40,6 +40,8 @@ static int is_due(int fd, int op)
 static int sync_or_fail(int fd, const char *name)
 {
     if (is_due(fd, 1)) {
+        if (armed_how == -2)
+            _exit(9);
         errno = armed_how;
         return -1;
     }

@@ -22,7 +22,7 @@ async def append_on(store: SqliteStore, stream: str) -> None:
         # killed between the two.
         key = f"{version // 3:08d}"
         if version % 3 == 0:
-            item = OpenItem(key, b"open", b"arguments")
+            item = OpenItem(key, b"open")
             part = Part(stream, version, 0, (b"queued", b"sent"), opened=(item,), snapshot=b"%d" % version)
         else:
             part = Part(stream, version, 0, (b"acked",), closed=(key,))
@@ -33,8 +33,8 @@ async def append_on(store: SqliteStore, stream: str) -> None:
 
 
 async def main(path: Path) -> None:
-    # Small bounds, so that a kill also meets checkpoints and erasures.
-    async with await SqliteStore.open(path, LogLimits(wal_bytes_max=200_000, erase_after_s=0.02)) as store:
+    # Small bounds, so that a kill also meets checkpoints.
+    async with await SqliteStore.open(path, LogLimits(wal_bytes_max=200_000)) as store:
         print("open", 0, flush=True)
         with trio.move_on_after(SECONDS_MAX):
             async with trio.open_nursery() as nursery:

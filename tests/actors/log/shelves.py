@@ -1,9 +1,11 @@
 """Where a store under test keeps its things: opened again, it finds what was there."""
 
+import sqlite3
 from collections.abc import Awaitable, Callable
-from functools import wraps
+from contextlib import closing as closing_after
+from functools import partial, wraps
 from pathlib import Path
-from typing import ParamSpec, Protocol
+from typing import ParamSpec, Protocol, TypeVar
 
 import trio
 
@@ -12,6 +14,7 @@ from actors.log.sqlite_store import SqliteStore
 from actors.log.store import DEFAULT_LIMITS, AppendAnswer, LogLimits, LogStore, OpenItem, Part
 
 _P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 TEST_S_MAX = 30.0
 
@@ -33,6 +36,9 @@ class Shelf(Protocol):
     async def open(self, limits: LogLimits = DEFAULT_LIMITS) -> SqliteStore | MemoryStore:
         """The store; at most one at a time for SQLite."""
 
+    def make_unreadable(self, stream: str) -> None:
+        """Damage what the stream has, behind the store's back."""
+
 
 class MemoryShelf:
     """Content that lives in memory."""
@@ -44,6 +50,9 @@ class MemoryShelf:
         await trio.lowlevel.checkpoint()
         return MemoryStore(self.disk, limits)
 
+    def make_unreadable(self, stream: str) -> None:
+        self.disk.unreadable.add(stream)
+
 
 class SqliteShelf:
     """Content in a file."""
@@ -54,25 +63,35 @@ class SqliteShelf:
     async def open(self, limits: LogLimits = DEFAULT_LIMITS) -> SqliteStore:
         return await SqliteStore.open(self.path, limits)
 
+    def make_unreadable(self, stream: str) -> None:
+        named = "stream = (SELECT id FROM stream WHERE name = ?)"
+        with closing_after(sqlite3.connect(self.path, isolation_level=None, timeout=5)) as connection:
+            connection.execute(f"UPDATE run SET marks = CAST(x'FFFE' AS TEXT) WHERE {named}", (stream,))
+
 
 def unheard(_: object) -> None:
     """For a request that nobody waits for: its answer is read off it."""
 
 
-async def append_in_order(store: LogStore, *parts: Part) -> list[AppendAnswer]:
-    """Append each without waiting for the one before; they are queued in this order. The answers, in this order."""
-    answers: dict[int, AppendAnswer] = {}
+async def in_order(*asked: Callable[[], Awaitable[_T]]) -> list[_T]:
+    """Ask each without waiting for the one before; they are queued in this order. The answers, in this order."""
+    answers: dict[int, _T] = {}
 
-    async def append(number: int, queueing: trio.Event) -> None:
+    async def ask(number: int, queueing: trio.Event) -> None:
         queueing.set()
-        answers[number] = await store.append(parts[number])
+        answers[number] = await asked[number]()
 
     async with trio.open_nursery() as nursery:
-        for number in range(len(parts)):
+        for number in range(len(asked)):
             queueing = trio.Event()
-            nursery.start_soon(append, number, queueing)
+            nursery.start_soon(ask, number, queueing)
             await queueing.wait()
-    return [answers[number] for number in range(len(parts))]
+    return [answers[number] for number in range(len(asked))]
+
+
+async def append_in_order(store: LogStore, *parts: Part) -> list[AppendAnswer]:
+    """Append each without waiting for the one before."""
+    return await in_order(*(partial(store.append, each) for each in parts))
 
 
 def part(stream: str, expected_version: int, *events: str, at_ms: int = 0, snapshot: str | None = None) -> Part:
@@ -81,9 +100,9 @@ def part(stream: str, expected_version: int, *events: str, at_ms: int = 0, snaps
     return Part(stream, expected_version, at_ms, data, snapshot=None if snapshot is None else snapshot.encode())
 
 
-def opening(stream: str, expected_version: int, key: str, arguments: str | None = "args", data: str = "d") -> Part:
+def opening(stream: str, expected_version: int, key: str, data: str = "d") -> Part:
     """An append that opens an item, or writes it again."""
-    item = OpenItem(key, data.encode(), None if arguments is None else arguments.encode())
+    item = OpenItem(key, data.encode())
     return Part(stream, expected_version, 0, (f"opened {key}".encode(),), opened=(item,))
 
 

@@ -23,14 +23,6 @@ TORN_THEN_ERROR, TORN_THEN_DEATH = -1, -2
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="session")
-def faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    library = tmp_path_factory.mktemp("faults") / "faults.so"
-    source = Path(__file__).with_name("faults.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source, "-ldl"], check=True)
-    return library
-
-
 class Told:
     """What the child said, by first word."""
 

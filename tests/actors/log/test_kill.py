@@ -46,6 +46,6 @@ async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(tmp_path:
                 assert versions == list(range(1, loaded.version + 1))
                 # The projection and the snapshot were written with the events they follow from.
                 is_open = loaded.version % 3 == 2
-                assert [item.arguments for item in loaded.open_items] == [b"arguments"] * is_open
+                assert [item.data for item in loaded.open_items] == [b"open"] * is_open
                 assert loaded.version == 0 or loaded.snapshot is not None
                 reported[stream] = loaded.version

@@ -63,7 +63,7 @@ async def test_a_caller_cancelled_by_the_crash_does_not_commit_after_all() -> No
 async def test_a_crashed_store_refuses_everything_and_says_why() -> None:
     store = MemoryStore()
     store.crash()
-    for attempt in (store.append(part("a", 0, "x")), store.compact(0), store.watch()):
+    for attempt in (store.append(part("a", 0, "x")), store.forget("a"), store.compact(0), store.watch()):
         with pytest.raises(StoreFailedError, match="crashed"):
             await attempt
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.log.sqlite_batch import Batch
-from actors.log.sqlite_compaction import compact_some
+from actors.log.sqlite_compaction import Piece
 from actors.log.sqlite_files import Files, open_files, wal_of
 from actors.log.sqlite_runs import read_events
 from actors.log.sqlite_store import SqliteStore
@@ -23,6 +23,7 @@ from actors.log.store import (
     DEFAULT_LIMITS,
     Appended,
     AppendRefused,
+    Compacted,
     Conflict,
     Loaded,
     LogLimits,
@@ -30,10 +31,10 @@ from actors.log.store import (
     Part,
     Recorded,
     RefusalReason,
-    Snapshot,
     StoreFailedError,
+    UnreadableError,
 )
-from tests.actors.log.shelves import append_in_order, bounded, opening, part, unheard
+from tests.actors.log.shelves import SqliteShelf, append_in_order, bounded, opening, part, unheard
 
 REFUSE_BOOM = """
 CREATE TRIGGER refuse_boom BEFORE INSERT ON run WHEN NEW.data = CAST('boom' AS BLOB)
@@ -184,7 +185,7 @@ _STEPS = st.lists(
     st.tuples(
         st.sampled_from("ab"),
         st.integers(0, 2),  # 0: the right version, else wrong by that much
-        st.lists(st.tuples(st.sampled_from("kl"), st.sampled_from([None, b"1", b"2"]), st.booleans()), max_size=3),
+        st.lists(st.tuples(st.sampled_from("kl"), st.booleans()), max_size=3),
         st.booleans(),
     ),
     max_size=8,
@@ -195,15 +196,15 @@ _STEPS = st.lists(
 @given(_STEPS, st.integers(0, 8))
 def test_appends_in_one_batch_end_as_if_each_had_its_own(
     tmp_path_factory: pytest.TempPathFactory,
-    steps: list[tuple[str, int, list[tuple[str, bytes | None, bool]], bool]],
+    steps: list[tuple[str, int, list[tuple[str, bool]], bool]],
     first_batch: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("netting")
     versions = {"a": 0, "b": 0}
     appends = []
     for number, (stream, off, items, has_snapshot) in enumerate(steps):
-        opened = tuple(OpenItem(key, b"%d" % number, arguments) for key, arguments, is_open in items if is_open)
-        closed = tuple(key for key, _, is_open in items if not is_open)
+        opened = tuple(OpenItem(key, b"%d" % number) for key, is_open in items if is_open)
+        closed = tuple(key for key, is_open in items if not is_open)
         snapshot = b"%d" % number if has_snapshot else None
         appends.append(Part(stream, versions[stream] + off, number, (b"%d" % number,), opened, closed, snapshot))
         versions[stream] += off == 0
@@ -246,10 +247,10 @@ async def test_the_connection_is_set_up_to_be_durable(tmp_path: Path) -> None:
     files: Files = open_files(tmp_path / "log.db")
     settings_of = {
         name: files.writer.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("journal_mode", "synchronous", "secure_delete", "wal_autocheckpoint")
+        for name in ("journal_mode", "synchronous", "wal_autocheckpoint")
     }
     files.close(has_failed=False)
-    assert settings_of == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "wal_autocheckpoint": 0}
+    assert settings_of == {"journal_mode": "wal", "synchronous": 2, "wal_autocheckpoint": 0}
 
 
 def test_no_query_scans_a_table_that_grows(tmp_path: Path) -> None:
@@ -257,13 +258,17 @@ def test_no_query_scans_a_table_that_grows(tmp_path: Path) -> None:
     statements: list[str] = []
     files.writer.set_trace_callback(statements.append)
     batch = Batch(files.writer, {})
-    batch.add((Part("a", 0, 0, (b"x",) * 3, (OpenItem("k", b"", b""),), ("l", "m", "n"), b"s"),))
+    batch.add((Part("a", 0, 0, (b"x",) * 3, (OpenItem("k", b""),), ("l", "m", "n"), b"s"),))
     batch.add((Part("b", 0, 0, (b"x",) * 3, snapshot=b"s"),))
+    batch.add((Part("c", 0, 0, (b"x",)),))
     batch.write()
-    assert compact_some(files.writer, 1, 0, 2) == (2, 1)  # of "b": its third event stays, so its run is made shorter
+    writer = Writer(files, LogLimits(compact_events_max=2), lambda _: None)
+    assert writer.compact(1, "") == Piece(2, [], "a")  # of "b": its third event stays, so its run is made shorter
     assert read_events(files.writer, 2, 0, None) == (Recorded(3, 0, b"x"),)
+    assert writer.forget("c") is None
     files.writer.set_trace_callback(None)
-    plans = [row[3] for sql in statements for row in files.writer.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    asked = [sql for sql in statements if not sql.startswith(("BEGIN", "COMMIT"))]
+    plans = [row[3] for sql in asked for row in files.writer.execute(f"EXPLAIN QUERY PLAN {sql}")]
     files.close(has_failed=False)
     assert plans
     assert not [plan for plan in plans if plan.startswith("SCAN") and "CONSTANT ROW" not in plan]
@@ -276,88 +281,6 @@ async def test_the_write_ahead_file_is_folded_in_when_it_grows_past_its_bound(tm
         for number in range(60):
             await store.append(part(f"s{number}", 0, "x" * 10_000))
         assert wal_of(path).stat().st_size <= 500_000  # of some 1,500,000 written
-
-
-@bounded
-async def test_a_database_of_another_form_is_not_opened(tmp_path: Path) -> None:
-    path = tmp_path / "log.db"
-    open_files(path).close(has_failed=False)
-    execute(path, "PRAGMA user_version = 4")
-    with pytest.raises(StoreFailedError, match="form 4"):
-        await SqliteStore.open(path)
-
-
-FORM_2 = """
-CREATE TABLE log (log_id TEXT NOT NULL);
-CREATE TABLE stream (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-CREATE TABLE event (
-    stream INTEGER NOT NULL, version INTEGER NOT NULL, at_ms INTEGER NOT NULL, data BLOB NOT NULL,
-    UNIQUE (stream, version)
-);
-CREATE TABLE snapshot (stream INTEGER PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL);
-CREATE TABLE open_item (
-    stream INTEGER NOT NULL, key TEXT NOT NULL, since_version INTEGER NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (stream, key)
-) WITHOUT ROWID;
-CREATE TABLE arguments (
-    stream INTEGER NOT NULL, key TEXT NOT NULL, data BLOB NOT NULL,
-    PRIMARY KEY (stream, key)
-) WITHOUT ROWID;
-PRAGMA user_version = 2;
-INSERT INTO log VALUES ('01JD0000000000000000000001');
-INSERT INTO stream VALUES (1, 'a'), (2, 'b');
-INSERT INTO event VALUES (2, 1, 10, x'C3A4'), (1, 4, 20, x'6134'), (1, 3, 10, x''), (1, 5, 30, x'0061');
-INSERT INTO event VALUES (1, 6, 31, x'62');
-INSERT INTO snapshot VALUES (1, 3, x'73');
-INSERT INTO open_item VALUES (1, 'k', 4, x'64'), (1, 'l', 5, x'65');
-INSERT INTO arguments VALUES (1, 'k', x'61726773');
-"""
-FORM_1 = FORM_2.replace("UNIQUE (stream, version)\n)", "PRIMARY KEY (stream, version)\n) WITHOUT ROWID").replace(
-    "user_version = 2", "user_version = 1"
-)
-
-
-@pytest.mark.parametrize("form", [FORM_1, FORM_2])
-@bounded
-async def test_a_log_of_an_earlier_form_is_brought_to_this_one_with_all_that_is_in_it(
-    tmp_path: Path, form: str
-) -> None:
-    path = tmp_path / "log.db"
-    with closing_after(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(form)
-    later = (Recorded(4, 20, b"a4"), Recorded(5, 30, b"\0a"), Recorded(6, 31, b"b"))
-    items = (OpenItem("k", b"d", b"args"), OpenItem("l", b"e"))
-    for _ in range(2):  # the second time there is nothing to be done
-        async with await SqliteStore.open(path) as store:
-            assert store.log_id == "01JD0000000000000000000001"
-            assert await store.read("a") == (Recorded(3, 10, b""), *later)
-            assert await store.read("b") == (Recorded(1, 10, "ä".encode()),)
-            assert await store.load("a") == Loaded("a", 6, Snapshot(3, b"s"), later, items)
-            assert await store.append(part("a", 4, "x")) == Conflict("a", 6)
-    async with await SqliteStore.open(path) as store:
-        assert await store.append(part("a", 6, "x")) == Appended((7,))
-    with closing_after(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name").fetchall()
-    assert [name for (name,) in tables] == ["arguments", "log", "open_item", "run", "snapshot", "stream"]
-
-
-@pytest.mark.parametrize("form", [FORM_1, FORM_2])
-@bounded
-async def test_a_move_to_this_form_that_fails_leaves_the_earlier_one_as_it_was(tmp_path: Path, form: str) -> None:
-    path = tmp_path / "log.db"
-    with closing_after(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(form.replace("at_ms INTEGER NOT NULL", "at_ms INTEGER"))
-        connection.execute("INSERT INTO event VALUES (3, 1, NULL, x'')")  # after all others have moved
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-    with pytest.raises(StoreFailedError):
-        await SqliteStore.open(path)
-    with closing_after(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (version,)
-        assert connection.execute("SELECT count(*) FROM event").fetchone() == (6,)
-        assert connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'run'").fetchone() == (0,)
 
 
 @bounded
@@ -383,6 +306,89 @@ async def test_a_writer_behind_its_back_makes_it_refuse_and_then_see_the_conflic
         assert await store.append(part("a", 1, "y")) == AppendRefused(RefusalReason.STORE_ERROR)
         assert await store.append(part("a", 1, "y")) == Conflict("a", 2)
         assert await store.append(part("a", 2, "y")) == Appended((3,))
+
+
+@bounded
+async def test_a_damaged_page_is_the_trouble_of_those_whose_events_are_on_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.db"
+    async with await SqliteStore.open(path) as store:
+        for name in ("good", *"0123456789", "bad", *"abcdefghij"):  # four on a page
+            await store.append(part(name, 0, name * (1_000 // len(name))))
+    with path.open("r+b") as file:
+        content = file.read()
+        file.seek(content.index(b"bad" * 100) // 4096 * 4096)
+        file.write(b"\xff" * 4096)
+    async with await SqliteStore.open(path) as store:
+        for read in (store.load, store.read):
+            with pytest.raises(UnreadableError, match=r"^SQLITE_CORRUPT$") as caught:
+                await read("bad")
+            assert caught.value.__cause__ is None
+        assert len(await store.read("good")) == 1
+        assert await store.append(part("good", 1, "on")) == Appended((2,))
+
+
+@bounded
+async def test_a_stream_that_cannot_be_read_is_left_out_by_compaction(tmp_path: Path) -> None:
+    shelf = SqliteShelf(tmp_path)
+    async with await shelf.open() as store:
+        for name in ("a", "bad", "c"):
+            await store.append(part(name, 0, "x", "y", snapshot="s"))
+        shelf.make_unreadable("bad")
+        assert await store.compact(before_ms=1) == Compacted(4, ())
+        await store.append(part("a", 2, "z"))
+
+
+@bounded
+async def test_a_read_that_waits_for_its_turn_when_the_store_closes_is_told_so(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "log.db")
+    await store.append(part("a", 0, "x"))
+    answers: list[object] = []
+
+    async def read() -> None:
+        try:
+            answers.append(await store.read("a"))
+        except trio.ClosedResourceError as error:
+            answers.append(error)
+
+    async with trio.open_nursery() as nursery, store._reading:  # noqa: SLF001  # another read is under way
+        nursery.start_soon(read)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(store.close)
+        await trio.testing.wait_all_tasks_blocked()
+    assert [type(answer) for answer in answers] == [trio.ClosedResourceError]
+
+
+@bounded
+async def test_an_id_that_is_used_again_after_forgetting_brings_nothing_back(tmp_path: Path) -> None:
+    async with await SqliteStore.open(tmp_path / "log.db") as store:
+        await store.append(part("a", 0, "x"))
+        await store.append(Part("b", 0, 0, (b"secret",), (OpenItem("k", b""),), snapshot=b"s"))
+        await store.forget("b")
+        assert await store.append(part("c", 0, "y")) == Appended((1,))
+        assert await store.load("c") == Loaded("c", 1, None, (Recorded(1, 0, b"y"),), ())
+    with closing_after(sqlite3.connect(tmp_path / "log.db")) as connection:
+        assert connection.execute("SELECT * FROM stream ORDER BY id").fetchall() == [(1, "a"), (2, "c")]
+
+
+def test_a_failure_after_forgetting_is_told_to_those_who_still_wait_and_to_nobody_twice(tmp_path: Path) -> None:
+    files = open_files(tmp_path / "log.db")
+    told: list[Request] = []
+    writer = Writer(files, DEFAULT_LIMITS, told.extend)
+    requests = [
+        Request((part("a", 0, "x"),), unheard),
+        Request((), unheard, work=lambda: writer.forget("a")),
+        Request((), unheard, work=lambda: 1 / 0),
+        Request((part("a", 0, "y"),), unheard),
+    ]
+    for request in requests:
+        writer.submit(request)
+    writer.wake()
+    writer.thread.start()
+    writer.thread.join(30)
+    files.close(has_failed=True)
+    assert told == requests
+    assert [request.answer for request in requests[:2]] == [Appended((1,)), None]
+    assert all(isinstance(request.answer, StoreFailedError) for request in requests[2:])
 
 
 @bounded

@@ -9,6 +9,7 @@ from actors.log.store import (
     AppendAnswer,
     Appended,
     AppendRefused,
+    Compacted,
     Conflict,
     Loaded,
     LogLimits,
@@ -17,8 +18,9 @@ from actors.log.store import (
     Recorded,
     RefusalReason,
     Snapshot,
+    UnreadableError,
 )
-from tests.actors.log.shelves import Shelf, append_in_order, bounded, closing, opening, part
+from tests.actors.log.shelves import Shelf, append_in_order, bounded, closing, in_order, opening, part
 
 # ── appending ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -37,7 +39,6 @@ async def test_events_are_numbered_from_one_and_read_back_in_order(shelf: Shelf)
 async def test_a_stream_that_has_nothing_is_at_version_zero(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         assert await store.read("a") == ()
-        assert await store.open_items("a") == ()
         assert await store.open_streams() == ()
         assert await store.load("a") == Loaded("a", 0, None, (), ())
 
@@ -162,10 +163,10 @@ async def test_riders_count_in_the_bound_of_the_queue(shelf: Shelf) -> None:
 async def test_any_bytes_and_any_name_come_back_as_they_were(shelf: Shelf) -> None:
     stream, data = "a/'\";--\u2603 %_", bytes(range(256)) * 300
     async with await shelf.open() as store:
-        await store.append(Part(stream, 0, 0, (data, b""), (OpenItem("k'\";", data, data),), snapshot=data))
+        await store.append(Part(stream, 0, 0, (data, b""), (OpenItem("k'\";", data),), snapshot=data))
         loaded = await store.load(stream)
     assert loaded.snapshot == Snapshot(2, data)
-    assert loaded.open_items == (OpenItem("k'\";", data, data),)
+    assert loaded.open_items == (OpenItem("k'\";", data),)
     async with await shelf.open() as store:
         assert [event.data for event in await store.read(stream)] == [data, b""]
 
@@ -264,6 +265,8 @@ async def test_a_closed_store_says_so_and_closing_twice_is_harmless(shelf: Shelf
     with pytest.raises(trio.ClosedResourceError):
         await store.load("a")
     with pytest.raises(trio.ClosedResourceError):
+        await store.forget("a")
+    with pytest.raises(trio.ClosedResourceError):
         await store.compact(0)
     await store.watch()
 
@@ -279,8 +282,7 @@ async def test_beyond_the_bound_of_the_queue_an_append_is_refused(shelf: Shelf) 
         async with trio.open_nursery() as nursery:  # all in one tick: nothing is answered in between
             for number in range(10):
                 nursery.start_soon(append, str(number))
-        assert answers.count(Appended((1,))) == 4
-        assert answers.count(AppendRefused(RefusalReason.OVERLOADED)) == 6
+        assert [answers.count(each) for each in (Appended((1,)), AppendRefused(RefusalReason.OVERLOADED))] == [4, 6]
         assert await store.append(part("again", 0, "x")) == Appended((1,))
 
 
@@ -295,41 +297,29 @@ async def test_an_append_larger_than_the_whole_queue_is_refused(shelf: Shelf) ->
 
 
 @bounded
-async def test_open_items_come_with_their_arguments_in_the_order_of_their_keys(shelf: Shelf) -> None:
+async def test_open_items_come_in_the_order_of_their_keys(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         await store.append(opening("b", 0, "k2", "two"), opening("a", 0, "k9", "nine"))
         await store.append(opening("b", 1, "k1", "one"))
-        assert await store.open_items("b") == (OpenItem("k1", b"d", b"one"), OpenItem("k2", b"d", b"two"))
-        assert (await store.load("b")).open_items == await store.open_items("b")
+        assert (await store.load("b")).open_items == (OpenItem("k1", b"one"), OpenItem("k2", b"two"))
         assert await store.open_streams() == ("a", "b")
 
 
 @bounded
-async def test_an_item_written_again_keeps_its_arguments_unless_new_ones_come(shelf: Shelf) -> None:
+async def test_an_item_written_again_replaces_what_was_there(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         await store.append(opening("a", 0, "k", "old"))
-        await store.append(opening("a", 1, "k", None, data="again"))
-        assert await store.open_items("a") == (OpenItem("k", b"again", b"old"),)
-        await store.append(opening("a", 2, "k", "new"))
-        assert await store.open_items("a") == (OpenItem("k", b"d", b"new"),)
+        await store.append(opening("a", 1, "k", "new"))
+        assert (await store.load("a")).open_items == (OpenItem("k", b"new"),)
 
 
 @bounded
-async def test_an_item_may_have_no_arguments(shelf: Shelf) -> None:
-    async with await shelf.open() as store:
-        await store.append(opening("a", 0, "k", None))
-        assert await store.open_items("a") == (OpenItem("k", b"d", None),)
-
-
-@bounded
-async def test_a_closed_item_is_gone_with_its_arguments(shelf: Shelf) -> None:
+async def test_a_closed_item_is_gone(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         await store.append(opening("a", 0, "k"))
         await store.append(closing("a", 1, "k", "never opened"))
-        assert await store.open_items("a") == ()
+        assert (await store.load("a")).open_items == ()
         assert await store.open_streams() == ()
-        await store.append(opening("a", 2, "k", None))
-        assert await store.open_items("a") == (OpenItem("k", b"d", None),)
 
 
 @bounded
@@ -337,19 +327,107 @@ async def test_items_opened_rewritten_and_closed_without_waiting_end_as_the_last
     steps = [
         opening("a", 0, "k1", "one"),
         opening("a", 1, "k2", "two"),
-        opening("a", 2, "k1", None, data="again"),
+        opening("a", 2, "k1", "again"),
         closing("a", 3, "k2"),
-        opening("a", 4, "k2", None, data="anew"),
+        opening("a", 4, "k2", "anew"),
         closing("a", 5, "k3"),
         opening("a", 6, "k3", "three"),
+        opening("a", 7, "k4"),
+        closing("a", 8, "k4"),
     ]
     async with await shelf.open() as store:
         assert await append_in_order(store, *steps) == [Appended((version + 1,)) for version in range(len(steps))]
-        assert await store.open_items("a") == (
-            OpenItem("k1", b"again", b"one"),
-            OpenItem("k2", b"anew", None),
-            OpenItem("k3", b"d", b"three"),
+        assert (await store.load("a")).open_items == (
+            OpenItem("k1", b"again"),
+            OpenItem("k2", b"anew"),
+            OpenItem("k3", b"three"),
         )
+
+
+# ── what cannot be read ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@bounded
+async def test_a_stream_that_cannot_be_read_is_its_own_trouble(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(opening("bad", 0, "k"))
+        await store.append(part("good", 0, "x"))
+        shelf.make_unreadable("bad")
+        for read in (store.load, store.read):
+            with pytest.raises(UnreadableError, match=r"^[A-Za-z_]+$"):
+                await read("bad")
+        assert len(await store.read("good")) == 1
+        assert (await store.load("good")).version == 1
+        assert await store.open_streams() == ("bad",)
+        assert await store.append(part("good", 1, "y")) == Appended((2,))
+
+
+@bounded
+async def test_a_stream_that_cannot_be_read_can_be_forgotten(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(opening("bad", 0, "k"))
+        shelf.make_unreadable("bad")
+        assert await store.forget("bad") is None
+        assert await store.load("bad") == Loaded("bad", 0, None, (), ())
+    async with await shelf.open() as store:
+        assert await store.open_streams() == ()
+
+
+# ── forgetting ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@bounded
+async def test_a_forgotten_stream_is_as_if_it_had_never_been(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(opening("a", 0, "k"), part("b", 0, "x"))
+        await store.append(part("a", 1, "y", snapshot="s"))
+        assert await store.forget("a") is None
+        assert await store.load("a") == Loaded("a", 0, None, (), ())
+        assert await store.read("a") == ()
+        assert await store.open_streams() == ()
+        assert (await store.load("b")).version == 1
+        assert await store.append(part("a", 2, "z")) == Conflict("a", 0)
+    async with await shelf.open() as store:
+        assert (await store.load("a")).version == 0
+        assert await store.append(part("c", 0, "x"), part("a", 0, "new")) == Appended((1, 1))
+        assert await store.read("a") == (Recorded(1, 0, b"new"),)
+        assert (await store.load("c")).events == (Recorded(1, 0, b"x"),)
+
+
+@bounded
+async def test_forgetting_a_stream_that_is_not_there_changes_nothing(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x"))
+        assert await store.forget("b") is None
+        assert await store.forget("b") is None
+        assert (await store.load("a")).version == 1
+
+
+@bounded
+async def test_forgetting_takes_its_turn_among_the_appends(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        answers = await in_order(
+            partial(store.append, opening("a", 0, "k"), blind_events=(("blind", b"1"),)),
+            partial(store.forget, "a"),
+            partial(store.append, part("a", 1, "decided before")),
+            partial(store.append, part("a", 0, "decided after"), blind_events=(("blind", b"2"),)),
+            partial(store.append, part("a", 1, "last")),
+        )
+        assert answers == [Appended((1,)), None, Conflict("a", 0), Appended((1,)), Appended((2,))]
+        assert [event.data for event in await store.read("a")] == [b"decided after", b"last"]
+        assert (await store.load("blind")).version == 2
+        assert await store.open_streams() == ()
+
+
+@bounded
+async def test_a_cancelled_caller_stops_waiting_and_the_stream_is_forgotten(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.append(part("a", 0, "x"))
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await store.forget("a")
+        assert scope.cancelled_caught
+        assert await store.append(part("a", 0, "y")) == Appended((1,))
 
 
 # ── snapshots and compaction ──────────────────────────────────────────────────────────────────────────────────────────
@@ -379,13 +457,11 @@ async def test_a_snapshot_may_be_written_without_events_at_the_right_version(she
 async def test_compaction_removes_old_events_that_a_snapshot_covers_and_keeps_the_version(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         await store.append(part("a", 0, "x", "y", at_ms=10, snapshot="s"))
-        await store.append(part("no snapshot", 0, "x", at_ms=10))
-        assert await store.compact(before_ms=10) == 0
-        assert await store.compact(before_ms=11) == 2
-        assert await store.compact(before_ms=11) == 0
+        assert await store.compact(before_ms=10) == Compacted(0, ())
+        assert await store.compact(before_ms=11) == Compacted(2, ())
+        assert await store.compact(before_ms=11) == Compacted(0, ())
         assert await store.read("a") == ()
         assert await store.load("a") == Loaded("a", 2, Snapshot(2, b"s"), (), ())
-        assert len(await store.read("no snapshot")) == 1
     async with await shelf.open() as store:
         assert await store.append(part("a", 0, "z")) == Conflict("a", 2)
         assert await store.append(part("a", 2, "z")) == Appended((3,))
@@ -393,12 +469,43 @@ async def test_compaction_removes_old_events_that_a_snapshot_covers_and_keeps_th
 
 
 @bounded
-async def test_compaction_keeps_what_no_snapshot_covers(shelf: Shelf) -> None:
+async def test_compaction_keeps_what_no_snapshot_covers_and_names_the_stream(shelf: Shelf) -> None:
     async with await shelf.open() as store:
-        await store.append(part("a", 0, "x", snapshot="s"))
-        await store.append(part("a", 1, "y", "z"))
-        assert await store.compact(before_ms=1) == 1
-        assert [event.version for event in await store.read("a")] == [2, 3]
+        await store.append(part("behind", 0, "x", at_ms=10, snapshot="s"))
+        await store.append(part("behind", 1, "y", "z", at_ms=10))
+        await store.append(part("never", 0, "x", at_ms=10))
+        await store.append(part("young", 0, "x", at_ms=20))
+        await store.append(part("empty", 0, snapshot="s"))
+        assert await store.compact(before_ms=10) == Compacted(0, ())
+        assert await store.compact(before_ms=11) == Compacted(1, ("behind", "never"))
+        assert [event.version for event in await store.read("behind")] == [2, 3]
+        await store.append(part("behind", 3, snapshot="s3"), part("never", 1, snapshot="s1"))
+        assert await store.compact(before_ms=11) == Compacted(3, ())
+        assert await store.read("behind") == await store.read("never") == ()
+
+
+@bounded
+async def test_compaction_names_no_stream_that_a_snapshot_would_not_help(shelf: Shelf) -> None:
+    """Its oldest event belongs to what is open; or there is none."""
+    async with await shelf.open() as store:
+        await store.append(opening("open", 0, "k"))
+        await store.append(part("open later", 0, "x"))
+        await store.append(opening("open later", 1, "k"))
+        await store.append(Part("nothing but open", 0, 0, opened=(OpenItem("k", b""),)))
+        assert await store.compact(before_ms=1) == Compacted(0, ("open later",))
+        await store.append(closing("open", 1, "k"))
+        assert await store.compact(before_ms=1) == Compacted(0, ("open", "open later"))
+
+
+@bounded
+async def test_compaction_names_a_bounded_number_of_streams_and_the_others_next_time(shelf: Shelf) -> None:
+    async with await shelf.open(LogLimits(uncovered_streams_max=3)) as store:
+        for name in "abcde":
+            await store.append(part(name, 0, "x"))
+        named = [(await store.compact(before_ms=1)).uncovered for _ in range(3)]
+        assert named == [("a", "b", "c"), ("d", "e", "a"), ("b", "c", "d")]
+        await store.append(part("e", 1, snapshot="s"))
+        assert await store.compact(before_ms=1) == Compacted(1, ("a", "b", "c"))
 
 
 @bounded
@@ -406,12 +513,12 @@ async def test_compaction_keeps_history_from_the_oldest_open_item_on(shelf: Shel
     async with await shelf.open() as store:
         await store.append(part("a", 0, "x", "y"))
         await store.append(opening("a", 2, "k"))
-        await store.append(opening("a", 3, "k", None, data="again"))
+        await store.append(opening("a", 3, "k", data="again"))
         await store.append(part("a", 4, "z", snapshot="s"))
-        assert await store.compact(before_ms=1) == 2
+        assert await store.compact(before_ms=1) == Compacted(2, ())
         assert [event.version for event in await store.read("a")] == [3, 4, 5]
         await store.append(closing("a", 5, "k"))
-        assert await store.compact(before_ms=1) == 3
+        assert await store.compact(before_ms=1) == Compacted(3, ("a",))
         assert [event.version for event in await store.read("a")] == [6]
 
 
@@ -421,7 +528,7 @@ async def test_compaction_cuts_history_and_never_thins_it_when_the_clock_stepped
         for version, at_ms in enumerate((10, 50, 20, 60)):
             await store.append(part("a", version, "x", at_ms=at_ms))
         await store.append(part("a", 4, snapshot="s"))
-        assert await store.compact(before_ms=30) == 1
+        assert await store.compact(before_ms=30) == Compacted(1, ())
         assert [event.version for event in await store.read("a")] == [2, 3, 4]
 
 
@@ -430,6 +537,7 @@ async def test_compaction_goes_through_many_streams_and_long_histories(shelf: Sh
     async with await shelf.open(LogLimits(compact_events_max=7)) as store:
         for number in range(150):
             await store.append(part(f"s{number}", 0, "x", snapshot="s"))
+            await store.append(part(f"u{number:03}", 0, "x"))
         await store.append(part("long", 0, *map(str, range(50)), snapshot="s"))
-        assert await store.compact(before_ms=1) == 200
+        assert await store.compact(before_ms=1) == Compacted(200, tuple(f"u{number:03}" for number in range(150)))
         assert await store.read("long") == ()

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,13 +34,13 @@ from actors.log.store import (
     Recorded,
     Snapshot,
 )
+from tests.actors.log.shelves import in_order
 
 _T = TypeVar("_T")
 
 STREAMS = ("a", "b", "c")
 KEYS = ("k", "l", "m")
-# No erasure by the clock: it would move the files while they are being copied.
-LIMITS = LogLimits(erase_after_s=3600.0, batch_appends_max=3, known_versions_max=2, compact_events_max=2)
+LIMITS = LogLimits(batch_appends_max=3, known_versions_max=2, compact_events_max=2, uncovered_streams_max=2)
 
 
 class TrioThread:
@@ -100,26 +101,31 @@ class Model:
         for item in part.opened:
             if item.key not in items:
                 self.since[stream, item.key] = first
-            elif item.arguments is None:
-                item = msgspec.structs.replace(item, arguments=items[item.key].arguments)
             items[item.key] = item
         for key in part.closed:
             items.pop(key, None)
 
-    def compact(self, before_ms: int) -> int:
-        removed = 0
+    def forget(self, stream: str) -> None:
+        self.events[stream], self.items[stream] = [], {}
+        self.version[stream], self.snapshot[stream] = 0, None
+
+    def compact(self, before_ms: int) -> tuple[int, list[str]]:
+        """How many events are gone, and the streams of which more would be if a snapshot had covered it."""
+        removed, uncovered = 0, []
         for stream in STREAMS:
             snapshot, oldest = self.snapshot[stream], [self.since[stream, key] for key in self.items[stream]]
+            covered = 0 if snapshot is None else snapshot.version
             while (
-                snapshot is not None
-                and (events := self.events[stream])
+                (events := self.events[stream])
                 and events[0].at_ms < before_ms
-                and events[0].version <= snapshot.version
                 and all(events[0].version < since for since in oldest)
             ):
+                if events[0].version > covered:
+                    uncovered.append(stream)
+                    break
                 events.pop(0)
                 removed += 1
-        return removed
+        return removed, uncovered
 
     def load(self, stream: str) -> Loaded:
         snapshot = self.snapshot[stream]
@@ -129,7 +135,7 @@ class Model:
         return Loaded(stream, self.version[stream], snapshot, events, items)
 
 
-_ITEMS = st.builds(OpenItem, st.sampled_from(KEYS), st.binary(max_size=3), st.none() | st.binary(max_size=300))
+_ITEMS = st.builds(OpenItem, st.sampled_from(KEYS), st.binary(max_size=300))
 _PARTS = st.builds(
     Part,
     stream=st.sampled_from(STREAMS),
@@ -174,36 +180,35 @@ class LogMachine(RuleBasedStateMachine):
         parts = self.at_right_versions(parts)
         assert self.loop.call(lambda: self.store.append(*parts)) == self.model.append(parts)
 
-    @rule(appends=st.lists(st.tuples(_APPENDS, _RIDERS), min_size=2, max_size=6))
-    def append_without_waiting(self, appends: list[tuple[list[Part], BlindEvents]]) -> None:
-        """Queued in this order by tasks that do not wait for each other, each counting on those before."""
-        wanted: list[list[Part]] = []
-        riding: list[BlindEvents] = []
-        expected = []
-        for parts, blind_events in appends:
-            named = {part.stream for part in parts}
-            wanted.append(self.at_right_versions(parts))
-            riding.append(tuple(event for event in blind_events if event[0] not in named))
-            expected.append(self.model.append(wanted[-1], riding[-1]))
-        answers: dict[int, AppendAnswer] = {}
+    @rule(steps=st.lists(st.tuples(_APPENDS, _RIDERS) | st.sampled_from(STREAMS), min_size=2, max_size=6))
+    def go_on_without_waiting(self, steps: list[tuple[list[Part], BlindEvents] | str]) -> None:
+        """Appended and forgotten by tasks that do not wait for each other, each counting on those before."""
+        asked: list[Callable[[], Awaitable[AppendAnswer | None]]] = []
+        expected: list[AppendAnswer | None] = []
+        for step in steps:
+            if isinstance(step, str):
+                asked.append(partial(self.store.forget, step))
+                expected.append(None)
+                self.model.forget(step)
+                continue
+            parts, named = self.at_right_versions(step[0]), {part.stream for part in step[0]}
+            riding = tuple(event for event in step[1] if event[0] not in named)
+            asked.append(partial(self.store.append, *parts, blind_events=riding))
+            expected.append(self.model.append(parts, riding))
+        assert self.loop.call(partial(in_order, *asked)) == expected
 
-        async def append_one(number: int, queueing: trio.Event) -> None:
-            queueing.set()
-            answers[number] = await self.store.append(*wanted[number], blind_events=riding[number])
-
-        async def append_all() -> None:
-            async with trio.open_nursery() as nursery:
-                for number in range(len(wanted)):
-                    queueing = trio.Event()
-                    nursery.start_soon(append_one, number, queueing)
-                    await queueing.wait()
-
-        self.loop.call(append_all)
-        assert [answers[number] for number in range(len(wanted))] == expected
+    @rule(stream=st.sampled_from(STREAMS))
+    def forget(self, stream: str) -> None:
+        assert self.loop.call(lambda: self.store.forget(stream)) is None
+        self.model.forget(stream)
 
     @rule(before_ms=st.integers(0, 6))
     def compact(self, before_ms: int) -> None:
-        assert self.loop.call(lambda: self.store.compact(before_ms)) == self.model.compact(before_ms)
+        compacted = self.loop.call(lambda: self.store.compact(before_ms))
+        removed, uncovered = self.model.compact(before_ms)
+        assert compacted.removed == removed
+        assert len(compacted.uncovered) == min(len(uncovered), LIMITS.uncovered_streams_max)
+        assert set(compacted.uncovered) <= set(uncovered)
 
     @rule()
     def restart(self) -> None:

@@ -65,6 +65,24 @@ async def test_command_survives_the_gateway_and_its_deadline_still_holds(
     assert not any(isinstance(frame, Cmd) for frame in second.connection.sent)
 
 
+async def test_command_whose_arguments_went_with_the_process_is_not_sent_again_and_expires(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    first = await live(gateway, nursery_of_actors)
+    Caller(first, nursery_of_actors)
+    await first.connection.next(Cmd)
+    gateway.store.crash()
+    again = Gateway(gateway.store.disk)
+    await again.services.directory.load()
+    second = await live(again, nursery_of_actors)
+    resume_ok = await second.connection.next(ResumeOk)
+    assert (resume_ok.replayed, resume_ok.expired) == (0, 1)
+    last = again.store.disk.streams[f"node/{NODE_ID}"].events[-1].data
+    assert b"command_expired@2" in last
+    assert b"arguments_gone" in last
+    assert not any(isinstance(frame, Cmd) for frame in second.connection.sent)
+
+
 async def test_stale_session_closes_with_4409_and_writes_nothing_more(autojump_clock: MockClock) -> None:
     disk = MemoryDisk()
     one, other = Gateway(disk), Gateway(disk)

@@ -280,3 +280,9 @@ def test_a_last_cmd_more_than_a_day_ahead_is_refused() -> None:
     state = history(opened(1))
     assert decided(state, TakeResume("frame", "journal-a", near)).events
     refused_unchanged(state, TakeResume("frame", "journal-a", far), Illegal(Reason.LAST_CMD_AHEAD, far))
+
+
+def test_a_last_cmd_that_our_own_log_issued_is_not_too_far_ahead_though_our_clock_stepped_back() -> None:
+    state = away(1)
+    then_ms = NOW_MS - 2 * DAY_MS
+    assert decided(state, resume(1, outcomes=(ok(1),)), then_ms).answers[0] == settled(1, CommandState.ACKED)
