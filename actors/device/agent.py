@@ -1,6 +1,6 @@
 """The driver of a device: it connects, hears, performs what the rules ask for, and comes back.
 
-It decides nothing about commands (`session_rules`) or about coming back (`reconnect_rules`). All performing is
+It decides nothing about commands (`device_rules`) or about coming back (`reconnect_rules`). All performing is
 synchronous: a frame goes to the outbox, a record to the journal's queue, a handler into the nursery; what comes of it
 is fed to the rules as another event. So the reader never waits on work.
 
@@ -23,11 +23,7 @@ import structlog
 import trio
 
 from actors.device.device import Device
-from actors.device.journal import Journal, JournalFailedError
-from actors.device.omit import Omit
-from actors.device.reconnect_rules import StayAway, after_close
-from actors.device.session import Session
-from actors.device.session_messages import (
+from actors.device.device_messages import (
     CloseWith,
     Connected,
     Effect,
@@ -48,8 +44,11 @@ from actors.device.session_messages import (
     WireLost,
     WriteJournal,
 )
-from actors.device.session_rules import SessionRules, State
-from actors.device.wire import Connect, WireClosed
+from actors.device.device_rules import DeviceRules, DeviceState
+from actors.device.journal import Journal, JournalFailedError
+from actors.device.omit import Omit
+from actors.device.reconnect_rules import StayAway, after_close
+from actors.device.wire import Connect, OpenWire, WireClosed
 from schemas.contract import contract
 from schemas.frames import FRAME_BYTES_MAX, BadFrame, Side, decode
 from schemas.ulids import Mint
@@ -88,7 +87,7 @@ class Agent:
         self._rng = rng
         self._journal = journal
         mint = Mint(rng.randbytes)
-        self._rules = SessionRules(
+        self._rules = DeviceRules(
             node_id=device.node_id,
             tools=device.tools,
             sign=device.sign,
@@ -101,11 +100,11 @@ class Agent:
         self._begun.set()
         self._alarm = trio.CancelScope()
         self._to_journal, self._journal_queue = trio.open_memory_channel[WriteJournal | StartJournal](math.inf)
-        self._session: Session | None = None
+        self._open_wire: OpenWire | None = None
         self._failure: JournalFailedError | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> DeviceState:
         return self._rules.state
 
     async def run(self) -> StayAway:
@@ -151,15 +150,15 @@ class Agent:
             wire = await self._connect()
         except WireClosed as closed:
             return closed, False
-        session = self._session = Session(wire, self._hear)
+        open_wire = self._open_wire = OpenWire(wire, self._hear)
         try:
             self._feed(Connected(self._token))
-            await session.run()
+            await open_wire.run()
         finally:
-            self._session = None
+            self._open_wire = None
             self._feed(WireLost())
-            await session.say_goodbye()
-        return session.ended_with, session.was_live
+            await open_wire.say_goodbye()
+        return open_wire.ended_with, open_wire.was_live
 
     def _hear(self, data: bytes) -> None:
         frame = decode(data, Side.GATEWAY)
@@ -170,18 +169,18 @@ class Agent:
     def _feed(self, event: Event) -> None:
         for effect in self._rules.handle(event, trio.current_time()):
             self._perform(effect)
-        if self._session is not None and self._rules.state is State.LIVE:
-            self._session.was_live = True
+        if self._open_wire is not None and self._rules.state is DeviceState.LIVE:
+            self._open_wire.was_live = True
         self._set_alarm()
 
     def _perform(self, effect: Effect) -> None:
         match effect:
             case SendFrame(frame):
-                if self._session is not None:
-                    self._session.send(frame)
+                if self._open_wire is not None:
+                    self._open_wire.send(frame)
             case CloseWith(close):
-                if self._session is not None:
-                    self._session.close(close)
+                if self._open_wire is not None:
+                    self._open_wire.close(close)
             case WriteJournal() | StartJournal():
                 self._to_journal.send_nowait(effect)
             case StartHandler(msg_id):

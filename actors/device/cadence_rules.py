@@ -7,7 +7,7 @@ the frame before it still being sampled is skipped too. Cadences end with their 
 
 from dataclasses import dataclass
 
-from actors.device.session_messages import Effect, SampleFrame
+from actors.device.device_messages import Effect, SampleFrame
 from actors.device.ticks import Ticks
 
 CADENCES_MAX = 16  # one more is refused: E_RATE_LIMITED
@@ -21,7 +21,7 @@ class _Cadence:
     is_sampling: bool = True  # the frame at once
 
 
-class Cadences:
+class DeviceCadences:
     def __init__(self) -> None:
         self._cadences: dict[str, _Cadence] = {}
 

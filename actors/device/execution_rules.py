@@ -27,10 +27,10 @@ from typing import Any
 
 import msgspec
 
+from actors.device.device_messages import Effect, StartHandler, StartJournal, StopHandler, WriteJournal
 from actors.device.gateway_clock import GatewayClock
 from actors.device.journal import Begun, Confirmed, Ended, JournalState, Record
 from actors.device.omit import Omit
-from actors.device.session_messages import Effect, StartHandler, StartJournal, StopHandler, WriteJournal
 from schemas.contract import contract
 from schemas.errors import Code, envelope
 from schemas.frames import Cmd, Outcome
@@ -43,20 +43,20 @@ OUTCOMES_KEPT_MAX = 10_000  # some 30 frames of `resume`. Of older ones the gate
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class CommandFault:
     code: Code
     words: str
 
 
-LATE = Refusal(Code.DEADLINE_EXCEEDED, "The deadline passed before the command began.")
-CANCELLED = Refusal(Code.INTERNAL, "The command was cancelled before it began.")
-NO_SUCH_TOOL = Refusal(Code.MANIFEST_NOT_FOUND, "This node has no such tool.")
-BAD_ARGUMENTS = Refusal(Code.MANIFEST_INVALID, "The arguments do not fit the tool's input schema.")
-TOO_MANY = Refusal(Code.RATE_LIMITED, "Too many commands wait on this node.")
+LATE = CommandFault(Code.DEADLINE_EXCEEDED, "The deadline passed before the command began.")
+CANCELLED = CommandFault(Code.INTERNAL, "The command was cancelled before it began.")
+NO_SUCH_TOOL = CommandFault(Code.MANIFEST_NOT_FOUND, "This node has no such tool.")
+BAD_ARGUMENTS = CommandFault(Code.MANIFEST_INVALID, "The arguments do not fit the tool's input schema.")
+TOO_MANY = CommandFault(Code.RATE_LIMITED, "Too many commands wait on this node.")
 
-STOPPED_LATE = Refusal(Code.DEADLINE_EXCEEDED, "The handler was stopped: it ran for too long.")
-STOPPED_BY_CANCEL = Refusal(Code.INTERNAL, "The handler was stopped: the command was cancelled.")
-CRASHED = Refusal(Code.INTERNAL, "The handler failed.")
+STOPPED_LATE = CommandFault(Code.DEADLINE_EXCEEDED, "The handler was stopped: it ran for too long.")
+STOPPED_BY_CANCEL = CommandFault(Code.INTERNAL, "The handler was stopped: the command was cancelled.")
+CRASHED = CommandFault(Code.INTERNAL, "The handler failed.")
 
 
 class _Phase(Enum):
@@ -73,7 +73,7 @@ class _Task:
     deadline_at_ms: int
     phase: _Phase = _Phase.BEGINNING
     stop_at: float | None = None  # when a running handler has had its time; None once it was told to stop
-    stop_reason: Refusal | None = None
+    stop_reason: CommandFault | None = None
     outcome: Outcome | None = None
     is_orphan: bool = False  # of another log: nobody is told how it ends
 
@@ -239,7 +239,7 @@ class Execution:
             if not self._is_past(msg_id):
                 self._refuse(msg_id, LATE)
 
-    def _refusal(self, cmd: Cmd) -> Refusal | None:
+    def _refusal(self, cmd: Cmd) -> CommandFault | None:
         tool = self._tools.get(cmd.tool)
         if tool is None:
             return NO_SUCH_TOOL
@@ -274,7 +274,7 @@ class Execution:
         task = self._tasks.get(msg_id)
         return task if task is not None and task.phase is _Phase.RUNNING else None
 
-    def _stop(self, task: _Task, reason: Refusal) -> list[Effect]:
+    def _stop(self, task: _Task, reason: CommandFault) -> list[Effect]:
         task.stop_reason = reason
         task.stop_at = None
         return [StopHandler(task.msg_id)] if task.phase is _Phase.RUNNING else []
@@ -291,7 +291,7 @@ class Execution:
         first = [Begun(task.msg_id)] if self._omit.journal_before_begin else []
         return [self._write(task, *first, ended), *self._take_turns(now)]
 
-    def _refuse(self, msg_id: str, refusal: Refusal) -> None:
+    def _refuse(self, msg_id: str, refusal: CommandFault) -> None:
         self._remember(_refused(msg_id, refusal))
 
     def _remember(self, outcome: Outcome) -> None:
@@ -313,7 +313,7 @@ class Execution:
         return WriteJournal(self._tickets, records)
 
 
-def _refused(msg_id: str, refusal: Refusal) -> Outcome:
+def _refused(msg_id: str, refusal: CommandFault) -> Outcome:
     return Outcome(in_reply_to=msg_id, ok=False, error=envelope(refusal.code, refusal.words), begun=False)
 
 

@@ -3,11 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from actors.device.handlers import CAPABILITIES
-from actors.device.journal import JournalState, Opened
-from actors.device.manifest_life import SignedManifest
-from actors.device.omit import Omit
-from actors.device.session_messages import (
+from actors.device.device_messages import (
     Connected,
     Effect,
     Event,
@@ -21,7 +17,11 @@ from actors.device.session_messages import (
     WireLost,
     WriteJournal,
 )
-from actors.device.session_rules import SessionRules, State
+from actors.device.device_rules import DeviceRules, DeviceState
+from actors.device.handlers import CAPABILITIES
+from actors.device.journal import JournalState, Opened
+from actors.device.manifest_life import SignedManifest
+from actors.device.omit import Omit
 from schemas.frames import (
     AnnounceAck,
     AuthOk,
@@ -101,7 +101,7 @@ class Node:
     ) -> None:
         self.now = START
         self._ids = 0
-        self.rules = SessionRules(
+        self.rules = DeviceRules(
             node_id=NODE_ID,
             tools=tools,
             sign=lambda issued_at_ms: unsigned(issued_at_ms, life_ms),
@@ -173,7 +173,7 @@ class Node:
         """From no wire to a `resume` on a new one."""
         effects = self.connect() + self.auth_ok()
         effects += self.written(effects) + self.announce_ack()
-        assert self.rules.state is State.RESUMED
+        assert self.rules.state is DeviceState.RESUMED
         return sent(Resume, effects)
 
     def live(self) -> "Node":

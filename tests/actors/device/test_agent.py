@@ -9,10 +9,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.device.agent import SETTLED_S, Agent
 from actors.device.device import Device
+from actors.device.device_rules import DeviceState
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.reconnect_rules import CAP_S, RESTART_S, SUPERSEDED_S
-from actors.device.session import OUTBOX_FRAMES_MAX
-from actors.device.session_rules import State
+from actors.device.wire import OUTBOX_FRAMES_MAX
 from schemas.canonical import digest
 from schemas.closes import NodeClose
 from schemas.errors import Code, envelope
@@ -45,7 +45,7 @@ async def test_a_device_knows_its_state(autojump_clock: MockClock, nursery: trio
     nursery.start_soon(agent.run)
     await world.gateway.accept_live()
     await wait_all_tasks_blocked()
-    assert [*states, agent.state] == [State.CONNECTING, State.LIVE]
+    assert [*states, agent.state] == [DeviceState.CONNECTING, DeviceState.LIVE]
 
 
 async def test_heartbeats_are_on_time(autojump_clock: MockClock, world: World) -> None:

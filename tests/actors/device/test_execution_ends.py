@@ -4,8 +4,7 @@ import pytest
 from msgspec import UNSET
 
 import actors.device.execution_rules as execution_rules
-from actors.device.journal import Ended
-from actors.device.session_messages import (
+from actors.device.device_messages import (
     Effect,
     HandlerFailed,
     HandlerReturned,
@@ -14,6 +13,7 @@ from actors.device.session_messages import (
     StopHandler,
     WriteJournal,
 )
+from actors.device.journal import Ended
 from schemas.errors import Code
 from schemas.frames import CmdAck
 from tests.actors.device.node import (

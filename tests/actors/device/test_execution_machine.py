@@ -7,8 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from actors.device.journal import AnyRecord, Begun, Ended, JournalState, Opened
-from actors.device.session_messages import (
+from actors.device.device_messages import (
     Effect,
     HandlerFailed,
     HandlerReturned,
@@ -19,7 +18,8 @@ from actors.device.session_messages import (
     StopHandler,
     WriteJournal,
 )
-from actors.device.session_rules import State
+from actors.device.device_rules import DeviceState
+from actors.device.journal import AnyRecord, Begun, Ended, JournalState, Opened
 from schemas.frames import Cmd, CmdAck, Resume
 from tests.actors.device.node import ECHO, HELLO, JOURNAL, LOG, SNAPSHOT, Node, cid, result_of
 
@@ -87,7 +87,7 @@ class NodeMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.perform(self.node.wait(seconds))
 
-    @precondition(lambda self: self.node.rules.state is State.CONNECTING)
+    @precondition(lambda self: self.node.rules.state is DeviceState.CONNECTING)
     @rule(question_s=SHORT_S, answer_s=SHORT_S, steps=st.sampled_from([3, 3, 3, 2, 1]))
     def a_wire_opens(self, question_s: float, answer_s: float, steps: int) -> None:
         """It may break before the session is live: then nothing more comes on it."""
@@ -102,7 +102,7 @@ class NodeMachine(RuleBasedStateMachine):
             self.the_disk_catches_up()
             self.perform(self.node.resume_ok())
 
-    @precondition(lambda self: self.node.rules.state in (State.RESUMED, State.LIVE))
+    @precondition(lambda self: self.node.rules.state in (DeviceState.RESUMED, DeviceState.LIVE))
     @rule(
         in_ms=st.sampled_from([5000, 5000, 5000, 1000, 50, 0]),
         tools=st.lists(st.sampled_from([ECHO, ECHO, SNAPSHOT, "sys.no.such.tool"]), min_size=1, max_size=4),
@@ -115,7 +115,7 @@ class NodeMachine(RuleBasedStateMachine):
             self.cmds[cmd.msg_id] = cmd
             self.send(cmd)
 
-    @precondition(lambda self: self.cmds and self.node.rules.state in (State.RESUMED, State.LIVE))
+    @precondition(lambda self: self.cmds and self.node.rules.state in (DeviceState.RESUMED, DeviceState.LIVE))
     @rule(data=st.data())
     def a_command_comes_again(self, data: st.DataObject) -> None:
         msg_id = data.draw(st.sampled_from(sorted(self.cmds)))
@@ -126,7 +126,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.received.add(cmd.msg_id)
         self.perform(self.node.receive(cmd))
 
-    @precondition(lambda self: self.cmds and self.node.rules.state in (State.RESUMED, State.LIVE))
+    @precondition(lambda self: self.cmds and self.node.rules.state in (DeviceState.RESUMED, DeviceState.LIVE))
     @rule(data=st.data())
     def a_command_is_cancelled(self, data: st.DataObject) -> None:
         msg_id = data.draw(st.sampled_from(sorted(self.cmds)))

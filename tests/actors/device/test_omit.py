@@ -1,8 +1,8 @@
 """Each switch leaves out the one rule it names: a simulation can rely on what is missing, and on what is not."""
 
+from actors.device.device_messages import HandlerFailed, HandlerReturned, StartHandler, WriteJournal
 from actors.device.journal import Begun, Ended
 from actors.device.omit import Omit
-from actors.device.session_messages import HandlerFailed, HandlerReturned, StartHandler, WriteJournal
 from schemas.errors import Code
 from schemas.frames import CmdAck
 from tests.actors.device.node import ECHO_SLOTS, Node, cid, of, result_of, sent
