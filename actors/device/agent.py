@@ -46,7 +46,6 @@ from actors.device.device_messages import (
 )
 from actors.device.device_rules import DeviceRules, DeviceState
 from actors.device.journal import Journal, JournalFailedError
-from actors.device.omit import Omit
 from actors.device.reconnect_rules import StayAway, after_close
 from actors.device.wire import Connect, OpenWire, WireClosed
 from schemas.contract import contract
@@ -68,6 +67,8 @@ def _no_newer_token(_refused: str) -> str | None:
 
 
 class Agent:
+    rules_class = DeviceRules
+
     def __init__(
         self,
         device: Device,
@@ -77,9 +78,8 @@ class Agent:
         wall_ms: Callable[[], int],
         rng: Random,
         newer_token: Callable[[str], str | None] = _no_newer_token,
-        omit: Omit | None = None,
     ) -> None:
-        """`newer_token(refused)` gives another token than the refused one, or None. `omit` is for the simulation."""
+        """`newer_token(refused)` gives another token than the refused one, or None."""
         self._device = device
         self._token = device.token
         self._newer_token = newer_token
@@ -87,13 +87,12 @@ class Agent:
         self._rng = rng
         self._journal = journal
         mint = Mint(rng.randbytes)
-        self._rules = DeviceRules(
+        self._rules = self.rules_class(
             node_id=device.node_id,
             tools=device.tools,
             sign=device.sign,
             journal=journal.state,
             new_id=lambda: mint.mint(wall_ms()),
-            omit=omit,
         )
         self._scopes: dict[str, trio.CancelScope] = {}  # of the handlers that run
         self._begun = trio.Event()  # the newest of them has begun

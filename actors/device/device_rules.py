@@ -45,7 +45,6 @@ from actors.device.execution_rules import BAD_ARGUMENTS, LATE, TOO_MANY, Command
 from actors.device.gateway_clock import GatewayClock
 from actors.device.journal import JournalState
 from actors.device.manifest_life import ManifestLife, SignedManifest
-from actors.device.omit import Omit
 from actors.device.resume_pages import resume_frames
 from actors.device.ticks import Ticks
 from schemas.closes import NodeClose
@@ -111,6 +110,9 @@ class _Link:
 class DeviceRules:
     """`sign(issued_at_ms)` makes a manifest, `new_id()` a ULID; both without side effects that anyone could notice."""
 
+    clock_class = GatewayClock
+    execution_class = Execution
+
     def __init__(
         self,
         *,
@@ -119,15 +121,13 @@ class DeviceRules:
         sign: Callable[[int], SignedManifest],
         journal: JournalState,
         new_id: Callable[[], str],
-        omit: Omit | None = None,
     ) -> None:
-        omit = omit or Omit()
         self._node_id = node_id
         self._tools = tools
         self._new_id = new_id
-        self._clock = GatewayClock(omit)
+        self._clock = self.clock_class()
         self._manifest = ManifestLife(sign, self._clock)
-        self._execution = Execution(tools, self._clock, journal, omit)
+        self._execution = self.execution_class(tools, self._clock, journal)
         self._cadences = DeviceCadences()
         self._link = _Link()
         self.state = DeviceState.CONNECTING
@@ -256,7 +256,7 @@ class DeviceRules:
         return []
 
     def _authenticated(self, frame: AuthOk, now: float) -> list[Effect]:
-        if not self._clock.answer(frame.in_reply_to, frame.now_ms, now):
+        if not self._clock.answer(frame.in_reply_to, frame.now_ms):
             return self._close(NodeClose.BAD_FRAME)
         self.state = DeviceState.ANNOUNCED
         self._link.epoch = frame.epoch
@@ -286,7 +286,7 @@ class DeviceRules:
         return [NoteRefusal(frame.error["code"])]
 
     def _heard(self, frame: HeartbeatAck, now: float) -> list[Effect]:
-        self._clock.answer(frame.in_reply_to, frame.now_ms, now)
+        self._clock.answer(frame.in_reply_to, frame.now_ms)
         effects = self._execution.confirm(frame.confirmed_through)
         # While an announcement is under way the gateway may still speak of the manifest before it.
         is_open = self._link.announcement is None and self._link.announce_again_at is None

@@ -30,7 +30,6 @@ import msgspec
 from actors.device.device_messages import Effect, StartHandler, StartJournal, StopHandler, WriteJournal
 from actors.device.gateway_clock import GatewayClock
 from actors.device.journal import Begun, Confirmed, Ended, JournalState, Record
-from actors.device.omit import Omit
 from schemas.contract import contract
 from schemas.errors import Code, envelope
 from schemas.frames import Cmd, Outcome
@@ -83,10 +82,9 @@ class _Task:
 
 
 class Execution:
-    def __init__(self, tools: Mapping[str, Tool], clock: GatewayClock, journal: JournalState, omit: Omit) -> None:
+    def __init__(self, tools: Mapping[str, Tool], clock: GatewayClock, journal: JournalState) -> None:
         self._tools = tools
         self._clock = clock
-        self._omit = omit
         self.log_id = journal.log_id
         self.journal_id = journal.journal_id
         self.last_cmd = journal.last_cmd
@@ -118,7 +116,7 @@ class Execution:
 
     def next_deadline(self) -> float | None:
         stops = [task.stop_at for task in self._tasks.values() if task.stop_at is not None]
-        if self._waiting and not self._omit.deadline:
+        if self._waiting:
             stops.append(self._clock.reaches(min(cmd.deadline_at_ms for cmd in self._waiting.values())))
         return min(stops, default=None)
 
@@ -166,12 +164,7 @@ class Execution:
 
     def failed(self, msg_id: str, now: float) -> list[Effect]:
         task = self._running_task(msg_id)
-        if task is None:
-            return []
-        reason = task.stop_reason or CRASHED
-        error = envelope(reason.code, reason.words)
-        begun = not self._omit.begun_flag
-        return self._end(task, Outcome(in_reply_to=msg_id, ok=False, error=error, begun=begun), now)
+        return self._end(task, self._failure(task), now) if task else []
 
     def time_passed(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -182,8 +175,7 @@ class Execution:
 
     def discard_not_begun(self) -> None:
         """D0. What has ended is reported by the next `resume`."""
-        if not self._omit.drop_not_begun:
-            self._waiting.clear()
+        self._waiting.clear()
         self.unreported.clear()
 
     def confirm(self, through: str | None) -> list[Effect]:
@@ -224,10 +216,7 @@ class Execution:
                 del self._waiting[msg_id]
                 task = self._tasks[msg_id] = _Task(msg_id, tool, cmd.arguments, cmd.deadline_at_ms)
                 self.last_cmd = msg_id
-                if self._omit.journal_before_begin:
-                    effects += self._begin(task, now)
-                else:
-                    effects.append(self._write(task, Begun(msg_id)))
+                effects += self._journal_begin(task)
             else:
                 break
         return effects
@@ -249,12 +238,16 @@ class Execution:
         return self.last_cmd is not None and msg_id <= self.last_cmd
 
     def _is_late(self, deadline_at_ms: int, now: float) -> bool:
-        return not self._omit.deadline and self._clock.bound_ms(now) >= deadline_at_ms
+        return self._clock.bound_ms(now) >= deadline_at_ms
 
     def _has_slot(self, tool: Tool) -> bool:
         capability = (tool.target.kind, tool.target.cap_id)
         taken = sum(task.capability == capability and task.phase is not _Phase.ENDING for task in self._tasks.values())
         return taken < tool.constraints["max_concurrency"] and len(self._tasks) < BEGUN_MAX
+
+    def _journal_begin(self, task: _Task) -> list[Effect]:
+        """D1: a command begins when its id is durable, never before."""
+        return [self._write(task, Begun(task.msg_id))]
 
     def _begin_or_refuse(self, task: _Task, now: float) -> list[Effect]:
         if task.stop_reason is not None:
@@ -288,8 +281,12 @@ class Execution:
         task.outcome = outcome
         code = Code(outcome.error["code"]) if outcome.error else None
         ended = Ended(task.msg_id, bool(outcome.ok), code, bool(outcome.begun))
-        first = [Begun(task.msg_id)] if self._omit.journal_before_begin else []
-        return [self._write(task, *first, ended), *self._take_turns(now)]
+        return [self._write(task, ended), *self._take_turns(now)]
+
+    def _failure(self, task: _Task) -> Outcome:
+        """It began, and says so: what did not begin may be filed as never executed."""
+        reason = task.stop_reason or CRASHED
+        return Outcome(in_reply_to=task.msg_id, ok=False, error=envelope(reason.code, reason.words), begun=True)
 
     def _refuse(self, msg_id: str, refusal: CommandFault) -> None:
         self._remember(_refused(msg_id, refusal))

@@ -7,13 +7,11 @@ counts, even if an older one gives a tighter bound: the gateway's clock may have
 
 import math
 
-from actors.device.omit import Omit
 from schemas.canonical import INTEGER_MAX
 
 
 class GatewayClock:
-    def __init__(self, omit: Omit) -> None:
-        self._omit = omit
+    def __init__(self) -> None:
         self._asked: dict[str, float] = {}  # unanswered questions, oldest first
         self._now_ms = 0
         self._since: float | None = None  # the local time that `_now_ms` is counted from
@@ -30,7 +28,7 @@ class GatewayClock:
         """The socket they were asked on is gone."""
         self._asked.clear()
 
-    def answer(self, in_reply_to: str | None, now_ms: int, now: float) -> bool:
+    def answer(self, in_reply_to: str | None, now_ms: int) -> bool:
         """Take an answer in; False if nothing was asked that it could answer, or it is no time at all.
 
         One that does not say what it answers counts for the oldest question: the bound is looser, and still one.
@@ -42,7 +40,7 @@ class GatewayClock:
         # Answers come in order: what was asked before this question will not be answered any more.
         self._asked = {msg_id: at for msg_id, at in self._asked.items() if at > asked_at}
         self._now_ms = int(now_ms)  # 1.0 is an integer too, by JSON Schema
-        self._since = now if self._omit.clock_bound else asked_at
+        self._since = asked_at
         return True
 
     def bound_ms(self, now: float) -> int:

@@ -21,7 +21,6 @@ from actors.device.device_rules import DeviceRules, DeviceState
 from actors.device.handlers import CAPABILITIES
 from actors.device.journal import JournalState, Opened
 from actors.device.manifest_life import SignedManifest
-from actors.device.omit import Omit
 from schemas.frames import (
     AnnounceAck,
     AuthOk,
@@ -95,19 +94,18 @@ class Node:
     def __init__(
         self,
         state: JournalState | None = None,
-        omit: Omit | None = None,
         tools: Mapping[str, Tool] = TOOLS,
         life_ms: int = LIFE_MS_MAX,
+        rules_class: type[DeviceRules] = DeviceRules,
     ) -> None:
         self.now = START
         self._ids = 0
-        self.rules = DeviceRules(
+        self.rules = rules_class(
             node_id=NODE_ID,
             tools=tools,
             sign=lambda issued_at_ms: unsigned(issued_at_ms, life_ms),
             journal=state or journal(),
             new_id=self._new_id,
-            omit=omit,
         )
 
     def _new_id(self) -> str:

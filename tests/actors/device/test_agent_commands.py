@@ -10,12 +10,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 import actors.device.agent as agent_module
 from actors.device.journal import Begun, Confirmed, Ended, JournalFailedError, Opened
 from actors.device.memory_journal import MemoryJournal
-from actors.device.omit import Omit
 from schemas.errors import Code
 from schemas.frames import CmdAck, Heartbeat, HeartbeatAck, Resume, Telemetry
 from tests.actors.device.conftest import World
 from tests.actors.device.gateway import Peer
 from tests.actors.device.node import ECHO, ECHO_SLOTS, HANDLER_S, LOG, OTHER_LOG, SNAPSHOT, SUBSCRIBE, cid, result_of
+from tests.actors.device.omissions import UntruthfulExecution, agent_with, rules_with
 from tests.schemas.examples import NODE_ID
 
 
@@ -368,8 +368,8 @@ async def test_a_disk_that_fails_stops_the_agent(autojump_clock: MockClock, worl
     assert peer.wire.said_goodbye is not None
 
 
-async def test_a_switch_of_the_simulation_reaches_the_rules(autojump_clock: MockClock, world: World) -> None:
-    world.options = {"omit": Omit(begun_flag=True)}
+async def test_an_omission_of_the_simulation_reaches_the_rules(autojump_clock: MockClock, world: World) -> None:
+    world.agent_class = agent_with(rules_with(UntruthfulExecution))
     world.handlers[ECHO] = raises
     peer = await live(world)
     assert said(await peer.call(1)) == (cid(1), False, "E_INTERNAL", False)
