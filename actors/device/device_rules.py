@@ -135,7 +135,7 @@ class DeviceRules:
     # ---- the two doors -----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        effects = self._dispatch(event, now)
+        effects = self._dispatch(event, now) + self._execution.forget_surplus()
         if self.state is DeviceState.ANNOUNCED and self._link.is_accepted and self._execution.is_settled:
             effects += self._resume()
         if self.state is DeviceState.LIVE:

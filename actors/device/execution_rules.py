@@ -19,17 +19,15 @@ is lost the gateway decides by the deadline. A command that is being journaled c
 What this does not know: the session (it leaves what is to be acked in `unreported`), cadences, and time of day.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-import msgspec
-
 from actors.device.device_messages import Effect, StartHandler, StartJournal, StopHandler, WriteJournal
 from actors.device.gateway_clock import GatewayClock
-from actors.device.journal import Begun, Confirmed, Ended, JournalState, Record
+from actors.device.journal import Begun, Confirmed, Ended, Forgotten, JournalState, Record
+from actors.device.outcomes import UnconfirmedOutcomes
 from schemas.contract import contract
 from schemas.errors import Code, envelope
 from schemas.frames import Cmd, Outcome
@@ -37,8 +35,6 @@ from schemas.projection import Tool
 
 WAITING_MAX = 1000  # one more is refused: E_RATE_LIMITED
 BEGUN_MAX = 1000  # begun and not ended; as many as `running` can list. The next one waits
-RESULTS_KEPT_MAX = 256  # the results of older outcomes are forgotten: reported with `ok` and no `result`
-OUTCOMES_KEPT_MAX = 10_000  # some 30 frames of `resume`. Of older ones the gateway learns nothing more: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +88,7 @@ class Execution:
         self._tasks: dict[str, _Task] = {}
         self._tickets = 0
         self._journaling: dict[int, _Task | None] = {}  # by ticket; None: a new journal is being started
-        self._outcomes: dict[str, Outcome] = {msg_id: _remembered(ended) for msg_id, ended in journal.ended.items()}
-        for msg_id in journal.unfinished:
-            self._outcomes[msg_id] = Outcome(in_reply_to=msg_id, interrupted=True)
-        self._with_result: deque[str] = deque()
+        self._outcomes = UnconfirmedOutcomes(journal)
         self.unreported: list[Outcome] = []
         """Ended since the last `resume` was made, in order: to be acked as soon as the session is live."""
 
@@ -112,7 +105,7 @@ class Execution:
         return sorted(msg_id for msg_id, task in self._tasks.items() if not task.is_orphan)
 
     def outcomes(self) -> list[Outcome]:
-        return [self._outcomes[msg_id] for msg_id in sorted(self._outcomes)]
+        return self._outcomes.in_order()
 
     def next_deadline(self) -> float | None:
         stops = [task.stop_at for task in self._tasks.values() if task.stop_at is not None]
@@ -126,8 +119,9 @@ class Execution:
         is_past = self._is_past(cmd.msg_id)  # such a one is skipped when its turn comes, which is at once
         if cmd.msg_id in self._waiting or cmd.msg_id in self._tasks:
             return []
-        if cmd.msg_id in self._outcomes and not is_past:
-            self.unreported.append(self._outcomes[cmd.msg_id])  # refused before: that stands, or it would be a lie
+        refused = self._outcomes.refusal_of(cmd.msg_id)
+        if refused is not None and not is_past:
+            self.unreported.append(refused)  # that stands, or it would be a lie
             return []
         if len(self._waiting) >= WAITING_MAX and not is_past:
             self._refuse(cmd.msg_id, TOO_MANY)
@@ -155,7 +149,8 @@ class Execution:
             return self._begin_or_refuse(task, now)
         assert task.outcome is not None
         del self._tasks[task.msg_id]
-        self._remember(task.outcome)
+        self._outcomes.add_ended(task.outcome)
+        self.unreported.append(task.outcome)
         return self._take_turns(now)
 
     def returned(self, msg_id: str, result: Mapping[str, Any], now: float) -> list[Effect]:
@@ -180,12 +175,14 @@ class Execution:
 
     def confirm(self, through: str | None) -> list[Effect]:
         """D2: forget what the gateway knows."""
-        confirmed = [msg_id for msg_id in self._outcomes if through is not None and msg_id <= through]
-        if through is None or not confirmed:
+        if through is None or not self._outcomes.confirm(through):
             return []
-        for msg_id in confirmed:
-            del self._outcomes[msg_id]
         return [self._write(None, Confirmed(through))]
+
+    def forget_surplus(self) -> list[Effect]:
+        """What one `resume` cannot carry is forgotten, durably; nothing waits for that, since next time would do."""
+        surplus = self._outcomes.forget_surplus()
+        return [self._write(None, Forgotten(surplus))] if surplus else []
 
     def start_journal(self, log_id: str, journal_id: str) -> list[Effect]:
         """The gateway keeps another log: forget the old one. What still runs goes on, and reports to nobody."""
@@ -289,19 +286,9 @@ class Execution:
         return Outcome(in_reply_to=task.msg_id, ok=False, error=envelope(reason.code, reason.words), begun=True)
 
     def _refuse(self, msg_id: str, refusal: CommandFault) -> None:
-        self._remember(_refused(msg_id, refusal))
-
-    def _remember(self, outcome: Outcome) -> None:
-        self._outcomes[outcome.in_reply_to] = outcome
+        outcome = _refused(msg_id, refusal)
+        self._outcomes.add_refusal(outcome)
         self.unreported.append(outcome)
-        if len(self._outcomes) > OUTCOMES_KEPT_MAX:
-            del self._outcomes[next(iter(self._outcomes))]
-        if outcome.result is not msgspec.UNSET:
-            self._with_result.append(outcome.in_reply_to)
-            if len(self._with_result) > RESULTS_KEPT_MAX:
-                oldest = self._with_result.popleft()
-                if oldest in self._outcomes:
-                    self._outcomes[oldest] = msgspec.structs.replace(self._outcomes[oldest], result=msgspec.UNSET)
 
     def _write(self, task: _Task | None, *records: Record) -> WriteJournal:
         self._tickets += 1
@@ -312,8 +299,3 @@ class Execution:
 
 def _refused(msg_id: str, refusal: CommandFault) -> Outcome:
     return Outcome(in_reply_to=msg_id, ok=False, error=envelope(refusal.code, refusal.words), begun=False)
-
-
-def _remembered(ended: Ended) -> Outcome:
-    error = None if ended.ok else envelope(ended.code or Code.INTERNAL)
-    return Outcome(in_reply_to=ended.msg_id, ok=ended.ok, error=error, begun=ended.begun)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import UNSET
 
-import actors.device.execution_rules as execution_rules
+import actors.device.outcomes as outcomes
 from actors.device.device_messages import (
     Effect,
     HandlerFailed,
@@ -151,8 +151,8 @@ def test_a_slot_held_by_a_command_that_never_began_is_given_back() -> None:
 
 
 def test_old_results_are_forgotten_before_their_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution_rules, "RESULTS_KEPT_MAX", 2)
-    monkeypatch.setattr(execution_rules, "OUTCOMES_KEPT_MAX", 3)
+    monkeypatch.setattr(outcomes, "RESULTS_KEPT_MAX", 2)
+    monkeypatch.setattr(outcomes, "OUTCOMES_KEPT_MAX", 3)
     node = Node().live()
     for number in range(1, 5):
         node.begin(number)
@@ -165,7 +165,7 @@ def test_old_results_are_forgotten_before_their_outcomes(monkeypatch: pytest.Mon
 
 
 def test_a_result_that_was_confirmed_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution_rules, "RESULTS_KEPT_MAX", 1)
+    monkeypatch.setattr(outcomes, "RESULTS_KEPT_MAX", 1)
     node = Node().live()
     node.begin(1)
     end(node, 1)

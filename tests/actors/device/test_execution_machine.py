@@ -3,10 +3,12 @@ the node says of it is true. Hypothesis looks for a schedule that shows otherwis
 
 from collections import deque
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+import actors.device.outcomes as outcomes_module
 from actors.device.device_messages import (
     Effect,
     HandlerFailed,
@@ -19,7 +21,7 @@ from actors.device.device_messages import (
     WriteJournal,
 )
 from actors.device.device_rules import DeviceState
-from actors.device.journal import AnyRecord, Begun, Ended, JournalState, Opened
+from actors.device.journal import AnyRecord, Begun, Ended, Forgotten, JournalState, Opened
 from schemas.frames import Cmd, CmdAck, Resume
 from tests.actors.device.node import ECHO, HELLO, JOURNAL, LOG, SNAPSHOT, Node, cid, result_of
 
@@ -75,11 +77,14 @@ class NodeMachine(RuleBasedStateMachine):
         begun = [record.msg_id for record in self.disk if isinstance(record, Begun)]
         assert resume.last_cmd == max(begun, default=None)
         known = {outcome.in_reply_to for outcome in resume.outcomes} | set(resume.running)
-        assert known >= set(begun), "every command that began is accounted for"
+        self.check_accounted_for(begun, known)
         assert set(resume.running) >= self.running
         for outcome in resume.outcomes:
             if not outcome.interrupted:
                 self.check_report(outcome.in_reply_to, outcome.ok, outcome.begun)
+
+    def check_accounted_for(self, begun: list[str], known: set[str]) -> None:
+        assert known >= set(begun), "every command that began is accounted for"
 
     # ---- what can happen ---------------------------------------------------------------------------------------------
 
@@ -169,5 +174,36 @@ class NodeMachine(RuleBasedStateMachine):
         assert deadline is None or deadline >= self.node.now - 1e-6
 
 
+class CrampedMachine(NodeMachine):
+    """The same with hardly any room for outcomes: the device forgets all the time, and still says nothing untrue."""
+
+    def __init__(self) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(outcomes_module, "OUTCOMES_KEPT_MAX", 2)
+        self.patch.setattr(outcomes_module, "REFUSALS_KEPT_MAX", 1)
+        super().__init__()
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    def check_accounted_for(self, begun: list[str], known: set[str]) -> None:
+        """None of the gateway here ever confirms, so that there is always something to forget."""
+        ended = [record.msg_id for record in self.disk if isinstance(record, Ended)]
+        forgotten = {msg_id for record in self.disk if isinstance(record, Forgotten) for msg_id in record.msg_ids}
+        asked = {
+            msg_id
+            for request in self.requests
+            if isinstance(request, WriteJournal)
+            for record in request.records
+            if isinstance(record, Forgotten)
+            for msg_id in record.msg_ids
+        }
+        assert known >= set(begun) - forgotten - asked, "what is not reported is journaled as forgotten"
+        assert len(known & set(ended)) <= 2
+        assert not self.running & (forgotten | asked)
+
+
+TestCrampedMachine = CrampedMachine.TestCase
+TestCrampedMachine.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestNodeMachine = NodeMachine.TestCase
 TestNodeMachine.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

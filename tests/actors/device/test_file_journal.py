@@ -10,7 +10,7 @@ from zlib import crc32
 import pytest
 
 from actors.device.file_journal import JOURNAL_FILE, FileJournal, JournalInUseError
-from actors.device.journal import Begun, Confirmed, Ended, JournalFailedError, JournalState, Record
+from actors.device.journal import Begun, Confirmed, Ended, Forgotten, JournalFailedError, JournalState, Record
 from schemas.errors import Code
 from tests.actors.device.node import JOURNAL, LOG, OTHER_LOG, cid
 from tests.actors.device.test_journal import OTHER_JOURNAL, summary
@@ -23,6 +23,7 @@ APPENDS: list[list[Record]] = [
     [Begun(cid(4)), Ended(cid(3), ok=False, code=Code.INTERNAL, begun=False)],
     [Confirmed(cid(3))],
     [Ended(cid(4), ok=True)],
+    [Begun(cid(5)), Forgotten((cid(4),))],
 ]
 
 
