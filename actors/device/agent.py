@@ -48,11 +48,13 @@ from actors.device.device_rules import DeviceRules, DeviceState
 from actors.device.journal import Journal, JournalFailedError
 from actors.device.reconnect_rules import StayAway, after_close
 from actors.device.wire import Connect, OpenWire, WireClosed
+from actors.log_throttle import LogThrottle
 from schemas.contract import contract
 from schemas.frames import FRAME_BYTES_MAX, BadFrame, Side, decode
 from schemas.ulids import Mint
 
 SETTLED_S = 30.0  # a session that lasted so long starts the backoff anew; a shorter one is as good as a failure
+REFUSALS_TOLD_EVERY_S = 60.0  # of what the gateway refused; those in between are counted
 RESULT_BYTES_MAX = FRAME_BYTES_MAX - 1024  # room for the envelope around it; a larger one is a failure of its handler
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -101,6 +103,7 @@ class Agent:
         self._to_journal, self._journal_queue = trio.open_memory_channel[WriteJournal | StartJournal](math.inf)
         self._open_wire: OpenWire | None = None
         self._failure: JournalFailedError | None = None
+        self._refusals = LogThrottle(REFUSALS_TOLD_EVERY_S)
 
     @property
     def state(self) -> DeviceState:
@@ -191,7 +194,8 @@ class Agent:
             case SampleFrame():
                 self._nursery.start_soon(self._sample, effect)
             case NoteRefusal(code):
-                log.warning("gateway_refused", code=code)
+                if count := self._refusals.hit(trio.current_time()):
+                    log.warning("gateway_refused", code=code, count=count)
 
     def _set_alarm(self) -> None:
         deadline = self._rules.next_deadline()
@@ -238,26 +242,31 @@ class Agent:
     # ---- handlers ----------------------------------------------------------------------------------------------------
 
     async def _run_handler(self, order: StartHandler, before: trio.Event, begun: trio.Event) -> None:
-        result: Mapping[str, Any] | None = None
         await before.wait()  # tasks that become runnable together run in any order; commands begin in theirs
         begun.set()
-        try:
-            with self._scopes[order.msg_id]:
-                result = self._checked(order.tool, await self._device.handlers[order.tool](order.arguments))
-        except Exception as error:  # whatever a handler raises is its command's failure, not ours
-            log.error("handler_crashed", tool=order.tool, msg_id=order.msg_id, error=type(error).__name__)
+        result = await self._call(order, order.arguments, self._scopes[order.msg_id])
         del self._scopes[order.msg_id]
         self._feed(HandlerFailed(order.msg_id) if result is None else HandlerReturned(order.msg_id, result))
 
     async def _sample(self, order: SampleFrame) -> None:
-        frame: Mapping[str, Any] | None = None
-        tool = self._device.tools[order.tool]
-        try:
-            with trio.move_on_after(tool.constraints["deadline_ms_default"] / 1000):
-                frame = self._checked(order.tool, await self._device.handlers[order.tool]({}))
-        except Exception as error:  # one frame is missing; the cadence goes on
-            log.error("sampling_crashed", tool=order.tool, error=type(error).__name__)
+        deadline_s = self._device.tools[order.tool].constraints["deadline_ms_default"] / 1000
+        frame = await self._call(order, {}, trio.move_on_after(deadline_s))
         self._feed(FrameSampled(order.msg_id, frame))
+
+    async def _call(
+        self, order: StartHandler | SampleFrame, arguments: Mapping[str, Any], scope: trio.CancelScope
+    ) -> Mapping[str, Any] | None:
+        """What the handler returned; None if it was stopped or crashed, which costs its command or frame, never us."""
+        result: Mapping[str, Any] | None = None
+        try:
+            with scope:
+                result = self._checked(order.tool, await self._device.handlers[order.tool](arguments))
+        except* (trio.Cancelled, KeyboardInterrupt):
+            raise  # it is the agent that is being stopped
+        except* BaseException as crash:
+            error = type(crash.exceptions[0]).__name__
+            log.error("handler_crashed", tool=order.tool, msg_id=order.msg_id, error=error)
+        return result
 
     def _checked(self, tool: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the gateway would not take is our own fault, and better found here."""

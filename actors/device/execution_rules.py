@@ -19,6 +19,7 @@ is lost the gateway decides by the deadline. A command that is being journaled c
 What this does not know: the session (it leaves what is to be acked in `unreported`), cadences, and time of day.
 """
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -32,8 +33,10 @@ from schemas.contract import contract
 from schemas.errors import Code, envelope
 from schemas.frames import Cmd, Outcome
 from schemas.projection import Tool
+from schemas.ulids import is_too_far_ahead
 
 WAITING_MAX = 1000  # one more is refused: E_RATE_LIMITED
+ACKS_WAITING_MAX = 2000  # until the session is live; more than a gateway has open. One more: the oldest is not sent
 BEGUN_MAX = 1000  # begun and not ended; as many as `running` can list. The next one waits
 
 
@@ -47,6 +50,7 @@ LATE = CommandFault(Code.DEADLINE_EXCEEDED, "The deadline passed before the comm
 CANCELLED = CommandFault(Code.INTERNAL, "The command was cancelled before it began.")
 NO_SUCH_TOOL = CommandFault(Code.MANIFEST_NOT_FOUND, "This node has no such tool.")
 BAD_ARGUMENTS = CommandFault(Code.MANIFEST_INVALID, "The arguments do not fit the tool's input schema.")
+TOO_FAR_AHEAD = CommandFault(Code.INTERNAL, "The command's id is too far ahead of the gateway's clock.")
 TOO_MANY = CommandFault(Code.RATE_LIMITED, "Too many commands wait on this node.")
 
 STOPPED_LATE = CommandFault(Code.DEADLINE_EXCEEDED, "The handler was stopped: it ran for too long.")
@@ -89,7 +93,7 @@ class Execution:
         self._tickets = 0
         self._journaling: dict[int, _Task | None] = {}  # by ticket; None: a new journal is being started
         self._outcomes = UnconfirmedOutcomes(journal)
-        self.unreported: list[Outcome] = []
+        self.unreported: deque[Outcome] = deque(maxlen=ACKS_WAITING_MAX)
         """Ended since the last `resume` was made, in order: to be acked as soon as the session is live."""
 
     # ---- what can be read off ----------------------------------------------------------------------------------------
@@ -206,7 +210,7 @@ class Execution:
             cmd = self._waiting[msg_id]
             if self._is_past(msg_id):  # D1: it was begun before
                 del self._waiting[msg_id]
-            elif refusal := self._refusal(cmd):
+            elif refusal := self._refusal(cmd, now):
                 del self._waiting[msg_id]
                 self._refuse(msg_id, refusal)
             elif self._has_slot(tool := self._tools[cmd.tool]):
@@ -225,8 +229,10 @@ class Execution:
             if not self._is_past(msg_id):
                 self._refuse(msg_id, LATE)
 
-    def _refusal(self, cmd: Cmd) -> CommandFault | None:
+    def _refusal(self, cmd: Cmd, now: float) -> CommandFault | None:
         tool = self._tools.get(cmd.tool)
+        if is_too_far_ahead(cmd.msg_id, self._clock.bound_ms(now)):
+            return TOO_FAR_AHEAD  # or no gateway would ever take a `resume` with such a `last_cmd`
         if tool is None:
             return NO_SUCH_TOOL
         return None if contract(tool.input_id).is_valid(cmd.arguments) else BAD_ARGUMENTS

@@ -9,6 +9,8 @@ import math
 
 from schemas.canonical import INTEGER_MAX
 
+NOW_MS_MAX = 2**48 - 1  # the last that an id can carry, in the year 10889; a later one is no time at all
+
 
 class GatewayClock:
     def __init__(self) -> None:
@@ -34,7 +36,7 @@ class GatewayClock:
         One that does not say what it answers counts for the oldest question: the bound is looser, and still one.
         """
         question = in_reply_to if in_reply_to is not None else next(iter(self._asked), None)
-        if question is None or question not in self._asked or now_ms > INTEGER_MAX:
+        if question is None or question not in self._asked or now_ms > NOW_MS_MAX:
             return False
         asked_at = self._asked[question]
         # Answers come in order: what was asked before this question will not be answered any more.

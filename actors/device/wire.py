@@ -66,6 +66,9 @@ class OpenWire:
             self.close(NodeClose.TOO_LARGE)
 
     def close(self, close: NodeClose) -> None:
+        """Once: the first reason stands."""
+        if self._scope.cancel_called:
+            return
         log.warning("device_closes", close_code=close.value.code)
         self._ours = close
         self.ended_with = WireClosed(close.value.code, close.value.reason)

@@ -1,6 +1,6 @@
 """A node's rules on a bench: events go in, effects are checked against the wire's contract and handed to the test."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from actors.device.device_messages import (
@@ -97,13 +97,14 @@ class Node:
         tools: Mapping[str, Tool] = TOOLS,
         life_ms: int = LIFE_MS_MAX,
         rules_class: type[DeviceRules] = DeviceRules,
+        sign: Callable[[int], SignedManifest] | None = None,
     ) -> None:
         self.now = START
         self._ids = 0
         self.rules = rules_class(
             node_id=NODE_ID,
             tools=tools,
-            sign=lambda issued_at_ms: unsigned(issued_at_ms, life_ms),
+            sign=sign or (lambda issued_at_ms: unsigned(issued_at_ms, life_ms)),
             journal=state or journal(),
             new_id=self._new_id,
         )
@@ -135,10 +136,12 @@ class Node:
             for effect in self.feed(JournalWritten(request.ticket))
         ]
 
-    def wait(self, seconds: float) -> list[Effect]:
-        """Let time pass, waking the rules whenever they asked for it."""
+    def wait(self, seconds: float, wakes_max: int = 10_000) -> list[Effect]:
+        """Let time pass, waking the rules whenever they asked for it; so often at most, or they would never sleep."""
         until, effects = self.now + seconds, []
         while (at := self.rules.next_deadline()) is not None and at <= until:
+            wakes_max -= 1
+            assert wakes_max, "the rules ask to be woken again and again"
             self.now = max(self.now, at)
             effects += self.feed(TimePassed())
         self.now = until

@@ -1,6 +1,7 @@
 """Commands through the whole agent: handlers, journal and wire together, on a mock clock."""
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
@@ -8,12 +9,13 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import actors.device.agent as agent_module
+from actors.device.agent import Agent
 from actors.device.journal import Begun, Confirmed, Ended, JournalFailedError, Opened
 from actors.device.memory_journal import MemoryJournal
 from schemas.errors import Code
 from schemas.frames import CmdAck, Heartbeat, HeartbeatAck, Resume, Telemetry
 from tests.actors.device.conftest import World
-from tests.actors.device.gateway import Peer
+from tests.actors.device.gateway import Peer, wall_ms
 from tests.actors.device.node import ECHO, ECHO_SLOTS, HANDLER_S, LOG, OTHER_LOG, SNAPSHOT, SUBSCRIBE, cid, result_of
 from tests.actors.device.omissions import UntruthfulExecution, agent_with, rules_with
 from tests.schemas.examples import NODE_ID
@@ -164,7 +166,31 @@ async def returns_nothing(_arguments: Mapping[str, Any]) -> Any:
     await trio.lowlevel.checkpoint()
 
 
-@pytest.mark.parametrize("handler", [raises, raises_group, returns_nonsense, returns_nothing])
+class NotEvenAnError(BaseException):
+    """As asyncio's CancelledError is, say."""
+
+
+async def exits(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    await trio.lowlevel.checkpoint()
+    raise SystemExit(3)
+
+
+async def raises_no_exception(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    await trio.lowlevel.checkpoint()
+    raise NotEvenAnError
+
+
+async def exits_in_a_group(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(exits, {})
+        nursery.start_soon(raises, {})
+    raise AssertionError("not reached")
+
+
+BROKEN = [raises, raises_group, exits, raises_no_exception, exits_in_a_group, returns_nonsense, returns_nothing]
+
+
+@pytest.mark.parametrize("handler", BROKEN)
 async def test_a_handler_that_crashes_fails_its_command_and_nothing_else(
     autojump_clock: MockClock, world: World, handler: Any
 ) -> None:
@@ -181,6 +207,48 @@ async def test_a_handler_that_crashes_when_it_is_stopped_was_stopped(autojump_cl
     assert said(await peer.call(1)) == (cid(1), False, "E_DEADLINE_EXCEEDED", True)
 
 
+async def test_ctrl_c_in_a_handler_stops_the_agent(
+    autojump_clock: MockClock, nursery: trio.Nursery, world: World
+) -> None:
+    async def interrupted(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        await trio.lowlevel.checkpoint()
+        raise KeyboardInterrupt
+
+    world.handlers[ECHO] = interrupted
+    connect = world.gateway.connect
+    agent = Agent(world.device(), journal=MemoryJournal(world.disk), connect=connect, wall_ms=wall_ms, rng=Random(1))
+
+    async def call() -> None:
+        (await world.gateway.accept_live()).command(1)
+
+    nursery.start_soon(call)
+    with pytest.raises(BaseExceptionGroup) as raised:
+        await agent.run()
+    assert raised.value.subgroup(KeyboardInterrupt) is not None
+
+
+async def test_agent_that_is_stopped_is_stopped_whatever_its_handlers_raise_then(
+    autojump_clock: MockClock, world: World
+) -> None:
+    async def exits_when_stopped(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.sleep_forever)
+            try:
+                await trio.sleep_forever()
+            finally:
+                raise SystemExit(3)
+
+    world.handlers[ECHO] = exits_when_stopped
+    process = world.start()
+    peer = await world.gateway.accept_live()
+    peer.command(1)
+    await trio.sleep(0.1)
+    process.cancel()
+    await wait_all_tasks_blocked()
+    assert peer.wire.said_goodbye == (1000, "normal")
+    assert world.failure is None
+
+
 async def test_a_result_that_fits_no_frame_is_a_failure(
     autojump_clock: MockClock, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,7 +257,7 @@ async def test_a_result_that_fits_no_frame_is_a_failure(
     assert said(await peer.call(1)) == (cid(1), False, "E_INTERNAL", True)
 
 
-@pytest.mark.parametrize("handler", [raises, returns_nonsense, returns_nothing])
+@pytest.mark.parametrize("handler", BROKEN)
 async def test_a_sampler_that_crashes_costs_frames_and_nothing_else(
     autojump_clock: MockClock, world: World, handler: Any
 ) -> None:
