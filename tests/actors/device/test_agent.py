@@ -16,7 +16,7 @@ from actors.device.wire import OUTBOX_FRAMES_MAX
 from schemas.canonical import digest
 from schemas.closes import NodeClose
 from schemas.errors import Code, envelope
-from schemas.frames import Announce, Auth, CmdAck, ErrorFrame, Heartbeat, HeartbeatAck, Resume, Telemetry
+from schemas.frames import Announce, Auth, CmdAck, ErrorFrame, Heartbeat, HeartbeatAck, Resume, ResumeOk, Telemetry
 from schemas.manifest import Accepted, accept
 from tests.actors.device.conftest import World
 from tests.actors.device.gateway import wall_ms
@@ -46,6 +46,31 @@ async def test_a_device_knows_its_state(autojump_clock: MockClock, nursery: trio
     await world.gateway.accept_live()
     await wait_all_tasks_blocked()
     assert [*states, agent.state] == [DeviceState.CONNECTING, DeviceState.LIVE]
+
+
+async def test_ids_of_frames_increase_whatever_the_wall_clock_does(
+    autojump_clock: MockClock, nursery: trio.Nursery, world: World
+) -> None:
+    clock = Random(7)
+
+    def stepping_ms() -> int:
+        return T0_MS + clock.choice((0, 0, 1, -1, 3_600_000, -3_600_000, -T0_MS, -2 * T0_MS))
+
+    connect = world.gateway.connect
+    journal = MemoryJournal(JournalDisk())
+    nursery.start_soon(Agent(world.device(), journal=journal, connect=connect, wall_ms=stepping_ms, rng=Random(1)).run)
+    ids: list[str] = []
+    for _ in range(5):
+        peer = await world.gateway.accept()
+        ids += [frame.msg_id for frame in (await peer.authenticate(), await peer.accept(), await peer.expect(Resume))]
+        peer.send(ResumeOk(msg_id=cid(0), epoch=1, confirmed_through=None, replayed=0, expired=0))
+        for number in range(len(ids), len(ids) + 5):
+            ids.append((await peer.call(number)).msg_id)
+        ids.append((await peer.call(len(ids), SUBSCRIBE, {"interval_ms": 1000})).msg_id)
+        for _ in range(5):
+            ids.append((await peer.expect(Telemetry)).msg_id)
+        peer.close(1011)
+    assert ids == sorted(set(ids))
 
 
 async def test_heartbeats_are_on_time(autojump_clock: MockClock, world: World) -> None:

@@ -379,6 +379,31 @@ async def test_a_crash_before_the_id_is_durable_means_that_nothing_began(
     assert (resume.last_cmd, slow.began) == (None, [])
 
 
+async def test_device_that_is_stopped_while_it_journals_begins_nothing_more(
+    autojump_clock: MockClock, world: World
+) -> None:
+    """The write is in a thread's hands and cannot be taken back: the next process says how it ended."""
+    slow = world.handlers[ECHO] = Slow(0.0)
+
+    async def in_a_thread() -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(0.5)
+
+    world.options = {"journal": MemoryJournal(world.disk, before_write=in_a_thread)}
+    process = world.start()
+    peer = await world.gateway.accept_live()
+    peer.command(1)
+    await trio.sleep(0.1)
+    process.cancel()
+    await trio.sleep(5)
+    assert world.disk.writes[-1] == (Begun(cid(1)),)
+    assert peer.wire.said_goodbye == (1000, "normal")
+    world.start()
+    resume = await (await world.gateway.accept()).go_live()
+    assert [(outcome.in_reply_to, outcome.interrupted) for outcome in resume.outcomes] == [(cid(1), True)]
+    assert slow.began == []
+
+
 async def test_a_disk_that_takes_longer_than_the_deadline_keeps_the_command_from_beginning(
     autojump_clock: MockClock, world: World
 ) -> None:
