@@ -14,6 +14,7 @@ cancelled; the journal then says that it was interrupted.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -64,6 +65,11 @@ class UnsoundResultError(Exception):
     """A handler of ours returned what its schema does not allow."""
 
 
+def machine_time_s() -> float:
+    """Since the machine booted, the time it was suspended included where the system can tell. Never set back."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def _no_newer_token(_refused: str) -> str | None:
     return None
 
@@ -80,12 +86,15 @@ class Agent:
         wall_ms: Callable[[], int],
         rng: Random,
         newer_token: Callable[[str], str | None] = _no_newer_token,
+        now: Callable[[], float] = trio.current_time,
     ) -> None:
-        """`newer_token(refused)` gives another token than the refused one, or None."""
+        """`newer_token(refused)` gives another token than the refused one, or None. `now` is a monotonic clock: trio's,
+        or one that goes on while the machine is suspended (`machine_time_s`), since a command's deadline does."""
         self._device = device
         self._token = device.token
         self._newer_token = newer_token
         self._connect = connect
+        self._now = now
         self._rng = rng
         self._journal = journal
         mint = Mint(rng.randbytes)
@@ -169,7 +178,7 @@ class Agent:
     # ---- events in, effects out --------------------------------------------------------------------------------------
 
     def _feed(self, event: Event) -> None:
-        for effect in self._rules.handle(event, trio.current_time()):
+        for effect in self._rules.handle(event, self._now()):
             self._perform(effect)
         if self._open_wire is not None and self._rules.state is DeviceState.LIVE:
             self._open_wire.was_live = True
@@ -199,7 +208,7 @@ class Agent:
 
     def _set_alarm(self) -> None:
         deadline = self._rules.next_deadline()
-        self._alarm.deadline = math.inf if deadline is None else deadline
+        self._alarm.deadline = math.inf if deadline is None else deadline + (trio.current_time() - self._now())
 
     async def _keep_time(self) -> None:
         while True:

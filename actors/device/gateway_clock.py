@@ -2,7 +2,8 @@
 
 A node notes its own monotonic time when it sends a question (`auth`, `heartbeat`). The gateway stamps its answer later
 than that, so `now_ms` plus the time since the question went out is never below the gateway's time. The newest answer
-counts, even if an older one gives a tighter bound: the gateway's clock may have been set in between.
+counts, even if an older one gives a tighter bound: the gateway's clock may have been set in between. The bound is as
+good as the monotonic clock: one that stands still while the machine is suspended falls behind (see `machine_time_s`).
 """
 
 import math

@@ -7,7 +7,7 @@ from random import Random
 
 import trio
 
-from actors.device.agent import Agent
+from actors.device.agent import Agent, machine_time_s
 from actors.device.device import standard_device
 from actors.device.file_journal import FileJournal, JournalInUseError
 from actors.device.identity import DeviceIdentity, IdentityError, newer_token_from, this_machine
@@ -75,6 +75,7 @@ async def be_a_node(
             wall_ms=wall_ms,
             rng=Random(),
             newer_token=newer_token_from(folder),
+            now=machine_time_s,
         )
         nursery.start_soon(run_agent)
         await until_signalled()

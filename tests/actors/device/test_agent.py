@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors.device.agent import SETTLED_S, Agent
+from actors.device.agent import SETTLED_S, Agent, machine_time_s
 from actors.device.device import Device
 from actors.device.device_rules import DeviceState
 from actors.device.memory_journal import JournalDisk, MemoryJournal
@@ -82,6 +82,18 @@ async def test_heartbeats_are_on_time(autojump_clock: MockClock, world: World) -
         peer.answer(heartbeat)
         times.append(sent_at - peer.opened_at)
     assert times == [25.0, 50.0, 75.0, 100.0, 125.0]
+
+
+async def test_clock_that_is_ahead_of_trios_changes_no_deadline(autojump_clock: MockClock, world: World) -> None:
+    world.options = {"now": lambda: trio.current_time() + 4096.0}
+    world.start()
+    peer = await world.gateway.accept_live()
+    sent_at, _ = await peer.expect_timed(Heartbeat)
+    assert sent_at - peer.opened_at == 25.0
+
+
+def test_clock_of_the_machine_does_not_stand_still() -> None:
+    assert 0 <= machine_time_s() <= machine_time_s()
 
 
 async def test_another_etag_makes_the_node_announce_again(autojump_clock: MockClock, world: World) -> None:

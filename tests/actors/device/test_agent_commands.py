@@ -421,6 +421,27 @@ async def test_a_disk_that_takes_longer_than_the_deadline_keeps_the_command_from
     assert world.disk.writes[-1] == (Ended(cid(1), ok=False, code=Code.DEADLINE_EXCEEDED, begun=False),)
 
 
+async def test_command_that_the_machine_slept_through_does_not_begin(autojump_clock: MockClock, world: World) -> None:
+    """Its own monotonic clock stood still meanwhile; the gateway's did not."""
+    slow = world.handlers[ECHO] = Slow(1.0)
+    slept_s = 0.0
+
+    async def slow_disk() -> None:
+        await trio.sleep(0.2)
+
+    world.options = {
+        "journal": MemoryJournal(world.disk, before_write=slow_disk),
+        "now": lambda: trio.current_time() + slept_s,
+    }
+    peer = await live(world)
+    peer.command(1)
+    await trio.sleep(0.1)
+    slept_s = 3600.0
+    await peer.expect(Heartbeat)  # long overdue
+    assert said(await peer.expect(CmdAck)) == (cid(1), False, "E_DEADLINE_EXCEEDED", False)
+    assert slow.began == []
+
+
 async def test_a_lost_disk_is_a_new_journal(autojump_clock: MockClock, world: World) -> None:
     process = world.start()
     peer = await world.gateway.accept()
