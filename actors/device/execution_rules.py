@@ -37,6 +37,7 @@ from schemas.ulids import is_too_far_ahead
 
 WAITING_MAX = 1000  # one more is refused: E_RATE_LIMITED
 ACKS_WAITING_MAX = 2000  # until the session is live; more than a gateway has open. One more: the oldest is not sent
+STOPPING_S_MAX = 1.0  # for a handler that was told to stop. If all of a capability take longer, it refuses: E_INTERNAL
 BEGUN_MAX = 1000  # begun and not ended; as many as `running` can list. The next one waits
 
 
@@ -51,6 +52,7 @@ CANCELLED = CommandFault(Code.INTERNAL, "The command was cancelled before it beg
 NO_SUCH_TOOL = CommandFault(Code.MANIFEST_NOT_FOUND, "This node has no such tool.")
 BAD_ARGUMENTS = CommandFault(Code.MANIFEST_INVALID, "The arguments do not fit the tool's input schema.")
 TOO_FAR_AHEAD = CommandFault(Code.INTERNAL, "The command's id is too far ahead of the gateway's clock.")
+STUCK = CommandFault(Code.INTERNAL, "The handlers of this capability do not stop.")
 TOO_MANY = CommandFault(Code.RATE_LIMITED, "Too many commands wait on this node.")
 
 STOPPED_LATE = CommandFault(Code.DEADLINE_EXCEEDED, "The handler was stopped: it ran for too long.")
@@ -71,8 +73,9 @@ class _Task:
     arguments: Mapping[str, Any]
     deadline_at_ms: int
     phase: _Phase = _Phase.BEGINNING
-    stop_at: float | None = None  # when a running handler has had its time; None once it was told to stop
-    stop_reason: CommandFault | None = None
+    due_at: float | None = None  # when a running handler has had its time, and then when it should have stopped
+    stop_reason: CommandFault | None = None  # why it was told to stop
+    is_stuck: bool = False  # it should have stopped, and did not
     outcome: Outcome | None = None
     is_orphan: bool = False  # of another log: nobody is told how it ends
 
@@ -112,10 +115,10 @@ class Execution:
         return self._outcomes.in_order()
 
     def next_deadline(self) -> float | None:
-        stops = [task.stop_at for task in self._tasks.values() if task.stop_at is not None]
+        dues = [task.due_at for task in self._tasks.values() if task.due_at is not None]
         if self._waiting:
-            stops.append(self._clock.reaches(min(cmd.deadline_at_ms for cmd in self._waiting.values())))
-        return min(stops, default=None)
+            dues.append(self._clock.reaches(min(cmd.deadline_at_ms for cmd in self._waiting.values())))
+        return min(dues, default=None)
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -140,7 +143,7 @@ class Execution:
         task = self._tasks.get(msg_id)
         if task is None or task.phase is _Phase.ENDING or task.stop_reason is not None:
             return []
-        return self._stop(task, STOPPED_BY_CANCEL)
+        return self._stop(task, STOPPED_BY_CANCEL, now)
 
     def written(self, ticket: int, now: float) -> list[Effect]:
         task = self._journaling.pop(ticket, None)
@@ -168,8 +171,11 @@ class Execution:
     def time_passed(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
         for task in self._tasks.values():
-            if task.stop_at is not None and task.stop_at <= now:
-                effects += self._stop(task, STOPPED_LATE)
+            if task.due_at is not None and task.due_at <= now:
+                if task.stop_reason is None:
+                    effects += self._stop(task, STOPPED_LATE, now)
+                else:
+                    task.is_stuck, task.due_at = True, None
         return effects + self._take_turns(now)
 
     def discard_not_begun(self) -> None:
@@ -235,7 +241,10 @@ class Execution:
             return TOO_FAR_AHEAD  # or no gateway would ever take a `resume` with such a `last_cmd`
         if tool is None:
             return NO_SUCH_TOOL
-        return None if contract(tool.input_id).is_valid(cmd.arguments) else BAD_ARGUMENTS
+        if not contract(tool.input_id).is_valid(cmd.arguments):
+            return BAD_ARGUMENTS
+        is_hopeless = sum(task.is_stuck for task in self._slots(tool)) >= tool.constraints["max_concurrency"]
+        return STUCK if is_hopeless else None  # or it would hold up those behind it, until its deadline and in vain
 
     def _is_past(self, msg_id: str) -> bool:
         return self.last_cmd is not None and msg_id <= self.last_cmd
@@ -243,10 +252,13 @@ class Execution:
     def _is_late(self, deadline_at_ms: int, now: float) -> bool:
         return self._clock.bound_ms(now) >= deadline_at_ms
 
-    def _has_slot(self, tool: Tool) -> bool:
+    def _slots(self, tool: Tool) -> list[_Task]:
+        """What runs on the tool's capability."""
         capability = (tool.target.kind, tool.target.cap_id)
-        taken = sum(task.capability == capability and task.phase is not _Phase.ENDING for task in self._tasks.values())
-        return taken < tool.constraints["max_concurrency"] and len(self._tasks) < BEGUN_MAX
+        return [t for t in self._tasks.values() if t.capability == capability and t.phase is not _Phase.ENDING]
+
+    def _has_slot(self, tool: Tool) -> bool:
+        return len(self._slots(tool)) < tool.constraints["max_concurrency"] and len(self._tasks) < BEGUN_MAX
 
     def _journal_begin(self, task: _Task) -> list[Effect]:
         """D1: a command begins when its id is durable, never before."""
@@ -261,7 +273,7 @@ class Execution:
 
     def _begin(self, task: _Task, now: float) -> list[Effect]:
         task.phase = _Phase.RUNNING
-        task.stop_at = now + task.tool.constraints["deadline_ms_default"] / 1000
+        task.due_at = now + task.tool.constraints["deadline_ms_default"] / 1000
         return [StartHandler(task.msg_id, task.tool.name, task.arguments)]
 
     # ---- ending ------------------------------------------------------------------------------------------------------
@@ -270,17 +282,19 @@ class Execution:
         task = self._tasks.get(msg_id)
         return task if task is not None and task.phase is _Phase.RUNNING else None
 
-    def _stop(self, task: _Task, reason: CommandFault) -> list[Effect]:
+    def _stop(self, task: _Task, reason: CommandFault, now: float) -> list[Effect]:
         task.stop_reason = reason
-        task.stop_at = None
-        return [StopHandler(task.msg_id)] if task.phase is _Phase.RUNNING else []
+        if task.phase is not _Phase.RUNNING:
+            return []
+        task.due_at = now + STOPPING_S_MAX
+        return [StopHandler(task.msg_id)]
 
     def _end(self, task: _Task, outcome: Outcome, now: float) -> list[Effect]:
         if task.is_orphan:
             del self._tasks[task.msg_id]
             return self._take_turns(now)
         task.phase = _Phase.ENDING
-        task.stop_at = None
+        task.due_at = None
         task.outcome = outcome
         code = Code(outcome.error["code"]) if outcome.error else None
         ended = Ended(task.msg_id, bool(outcome.ok), code, bool(outcome.begun))

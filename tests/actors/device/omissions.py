@@ -53,7 +53,7 @@ class TimelessExecution(Execution):
         return False
 
     def next_deadline(self) -> float | None:
-        return min((task.stop_at for task in self._tasks.values() if task.stop_at is not None), default=None)
+        return min((task.due_at for task in self._tasks.values() if task.due_at is not None), default=None)
 
 
 class UnboundedClock(GatewayClock):

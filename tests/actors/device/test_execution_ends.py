@@ -13,6 +13,7 @@ from actors.device.device_messages import (
     StopHandler,
     WriteJournal,
 )
+from actors.device.execution_rules import STOPPING_S_MAX
 from actors.device.journal import Ended
 from schemas.errors import Code
 from schemas.frames import CmdAck
@@ -55,6 +56,33 @@ def test_a_handler_that_made_it_after_all_is_believed() -> None:
     node.wait(HANDLER_S)
     (ack,) = sent(CmdAck, end(node, 1))
     assert ack.ok
+
+
+def stuck(node: Node) -> None:
+    """Every slot of echo is held by a handler that was told to stop and does not."""
+    for number in range(1, ECHO_SLOTS + 1):
+        node.begin(number)
+    assert len(of(StopHandler, node.wait(HANDLER_S))) == ECHO_SLOTS
+
+
+def test_capability_whose_handlers_do_not_stop_refuses_at_once_and_holds_up_nobody() -> None:
+    node = Node().live()
+    stuck(node)
+    node.wait(STOPPING_S_MAX)
+    assert refusals(node.cmd(20)) == [(cid(20), "E_INTERNAL")]
+    assert started(node.begin(21, tool=SNAPSHOT, arguments={})) == [cid(21)]
+    end(node, 1)
+    assert started(node.begin(22)) == [cid(22)], "one has stopped after all"
+
+
+def test_command_that_waits_for_handlers_to_stop_waits_no_longer_than_they_may_take() -> None:
+    node = Node().live()
+    stuck(node)
+    assert node.cmd(20) == node.cmd(21, tool=SNAPSHOT, arguments={}) == [], "they have just been told"
+    assert refusals(node.wait(STOPPING_S_MAX - 0.001)) == []
+    effects = node.wait(0.001)
+    assert refusals(effects) == [(cid(20), "E_INTERNAL")]
+    assert started(node.written(effects)) == [cid(21)]
 
 
 def test_a_cancelled_command_that_waits_is_acked_as_not_begun() -> None:
