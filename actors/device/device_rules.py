@@ -41,7 +41,7 @@ from actors.device.device_messages import (
     TimePassed,
     WireLost,
 )
-from actors.device.execution_rules import BAD_ARGUMENTS, LATE, TOO_MANY, CommandFault, Execution
+from actors.device.execution_rules import BAD_ARGUMENTS, LATE, TOO_MANY, CommandFault, Execution, refused
 from actors.device.gateway_clock import GatewayClock
 from actors.device.journal import JournalState
 from actors.device.manifest_life import ManifestLife, SignedManifest
@@ -49,7 +49,6 @@ from actors.device.resume_pages import resume_frames
 from actors.device.ticks import Ticks
 from schemas.closes import NodeClose
 from schemas.contract import contract
-from schemas.errors import envelope
 from schemas.frames import (
     Announce,
     AnnounceAck,
@@ -305,7 +304,6 @@ class DeviceRules:
         return [SendFrame(frame) for frame in frames]
 
     def _ack(self, outcome: Outcome) -> Effect:
-        begun = None if outcome.ok else outcome.begun
         return SendFrame(
             CmdAck(
                 msg_id=self._new_id(),
@@ -313,7 +311,7 @@ class DeviceRules:
                 ok=bool(outcome.ok),
                 result=outcome.result,
                 error=outcome.error,
-                begun=begun,
+                begun=None if outcome.ok else outcome.begun,
             )
         )
 
@@ -339,12 +337,9 @@ class DeviceRules:
         elif self._cadences.is_full:
             refusal = TOO_MANY
         if refusal is not None:
-            error = envelope(refusal.code, refusal.words)
-            return [self._ack(Outcome(in_reply_to=cmd.msg_id, ok=False, error=error, begun=False))]
-        default_ms = tool.input_schema["properties"]["interval_ms"]["default"]
-        interval_s = cmd.arguments.get("interval_ms", default_ms) / 1000
+            return [self._ack(refused(cmd.msg_id, refusal))]
         started = self._ack(Outcome(in_reply_to=cmd.msg_id, ok=True, result={}, begun=True))
-        return [started, *self._cadences.start(cmd.msg_id, tool.name, interval_s, now)]
+        return [started, *self._cadences.start(cmd, tool, now)]
 
 
 def _earliest(*moments: float | None) -> float | None:

@@ -266,9 +266,9 @@ class Execution:
 
     def _begin_or_refuse(self, task: _Task, now: float) -> list[Effect]:
         if task.stop_reason is not None:
-            return self._end(task, _refused(task.msg_id, CANCELLED), now)
+            return self._end(task, refused(task.msg_id, CANCELLED), now)
         if self._is_late(task.deadline_at_ms, now):
-            return self._end(task, _refused(task.msg_id, LATE), now)
+            return self._end(task, refused(task.msg_id, LATE), now)
         return self._begin(task, now)
 
     def _begin(self, task: _Task, now: float) -> list[Effect]:
@@ -306,7 +306,7 @@ class Execution:
         return Outcome(in_reply_to=task.msg_id, ok=False, error=envelope(reason.code, reason.words), begun=True)
 
     def _refuse(self, msg_id: str, refusal: CommandFault) -> None:
-        outcome = _refused(msg_id, refusal)
+        outcome = refused(msg_id, refusal)
         self._outcomes.add_refusal(outcome)
         self.unreported.append(outcome)
 
@@ -317,5 +317,5 @@ class Execution:
         return WriteJournal(self._tickets, records)
 
 
-def _refused(msg_id: str, refusal: CommandFault) -> Outcome:
+def refused(msg_id: str, refusal: CommandFault) -> Outcome:
     return Outcome(in_reply_to=msg_id, ok=False, error=envelope(refusal.code, refusal.words), begun=False)
