@@ -1,6 +1,6 @@
 """The driver of a device: it connects, hears, performs what the rules ask for, and comes back.
 
-It decides nothing about commands (`session_rules`) or about coming back (`reconnect_rules`). All performing is
+It decides nothing about commands (`device_rules`) or about coming back (`reconnect_rules`). All performing is
 synchronous: a frame goes to the outbox, a record to the journal's queue, a handler into the nursery; what comes of it
 is fed to the rules as another event. So the reader never waits on work.
 
@@ -14,6 +14,7 @@ cancelled; the journal then says that it was interrupted.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -23,11 +24,7 @@ import structlog
 import trio
 
 from actors.device.device import Device
-from actors.device.journal import Journal, JournalFailedError
-from actors.device.omit import Omit
-from actors.device.reconnect_rules import StayAway, after_close
-from actors.device.session import Session
-from actors.device.session_messages import (
+from actors.device.device_messages import (
     CloseWith,
     Connected,
     Effect,
@@ -48,13 +45,17 @@ from actors.device.session_messages import (
     WireLost,
     WriteJournal,
 )
-from actors.device.session_rules import SessionRules, State
-from actors.device.wire import Connect, WireClosed
+from actors.device.device_rules import DeviceRules, DeviceState
+from actors.device.journal import Journal, JournalFailedError
+from actors.device.reconnect_rules import StayAway, after_close
+from actors.device.wire import Connect, OpenWire, WireClosed
+from actors.log_throttle import LogThrottle
 from schemas.contract import contract
 from schemas.frames import FRAME_BYTES_MAX, BadFrame, Side, decode
 from schemas.ulids import Mint
 
 SETTLED_S = 30.0  # a session that lasted so long starts the backoff anew; a shorter one is as good as a failure
+REFUSALS_TOLD_EVERY_S = 60.0  # of what the gateway refused; those in between are counted
 RESULT_BYTES_MAX = FRAME_BYTES_MAX - 1024  # room for the envelope around it; a larger one is a failure of its handler
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -64,11 +65,18 @@ class UnsoundResultError(Exception):
     """A handler of ours returned what its schema does not allow."""
 
 
+def machine_time_s() -> float:
+    """Since the machine booted, the time it was suspended included where the system can tell. Never set back."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def _no_newer_token(_refused: str) -> str | None:
     return None
 
 
 class Agent:
+    rules_class = DeviceRules
+
     def __init__(
         self,
         device: Device,
@@ -78,34 +86,36 @@ class Agent:
         wall_ms: Callable[[], int],
         rng: Random,
         newer_token: Callable[[str], str | None] = _no_newer_token,
-        omit: Omit | None = None,
+        now: Callable[[], float] = trio.current_time,
     ) -> None:
-        """`newer_token(refused)` gives another token than the refused one, or None. `omit` is for the simulation."""
+        """`newer_token(refused)` gives another token than the refused one, or None. `now` is a monotonic clock: trio's,
+        or one that goes on while the machine is suspended (`machine_time_s`), since a command's deadline does."""
         self._device = device
         self._token = device.token
         self._newer_token = newer_token
         self._connect = connect
+        self._now = now
         self._rng = rng
         self._journal = journal
         mint = Mint(rng.randbytes)
-        self._rules = SessionRules(
+        self._rules = self.rules_class(
             node_id=device.node_id,
             tools=device.tools,
             sign=device.sign,
             journal=journal.state,
             new_id=lambda: mint.mint(wall_ms()),
-            omit=omit,
         )
         self._scopes: dict[str, trio.CancelScope] = {}  # of the handlers that run
         self._begun = trio.Event()  # the newest of them has begun
         self._begun.set()
         self._alarm = trio.CancelScope()
         self._to_journal, self._journal_queue = trio.open_memory_channel[WriteJournal | StartJournal](math.inf)
-        self._session: Session | None = None
+        self._open_wire: OpenWire | None = None
         self._failure: JournalFailedError | None = None
+        self._refusals = LogThrottle(REFUSALS_TOLD_EVERY_S)
 
     @property
-    def state(self) -> State:
+    def state(self) -> DeviceState:
         return self._rules.state
 
     async def run(self) -> StayAway:
@@ -151,15 +161,15 @@ class Agent:
             wire = await self._connect()
         except WireClosed as closed:
             return closed, False
-        session = self._session = Session(wire, self._hear)
+        open_wire = self._open_wire = OpenWire(wire, self._hear)
         try:
             self._feed(Connected(self._token))
-            await session.run()
+            await open_wire.run()
         finally:
-            self._session = None
+            self._open_wire = None
             self._feed(WireLost())
-            await session.say_goodbye()
-        return session.ended_with, session.was_live
+            await open_wire.say_goodbye()
+        return open_wire.ended_with, open_wire.was_live
 
     def _hear(self, data: bytes) -> None:
         frame = decode(data, Side.GATEWAY)
@@ -168,20 +178,20 @@ class Agent:
     # ---- events in, effects out --------------------------------------------------------------------------------------
 
     def _feed(self, event: Event) -> None:
-        for effect in self._rules.handle(event, trio.current_time()):
+        for effect in self._rules.handle(event, self._now()):
             self._perform(effect)
-        if self._session is not None and self._rules.state is State.LIVE:
-            self._session.was_live = True
+        if self._open_wire is not None and self._rules.state is DeviceState.LIVE:
+            self._open_wire.was_live = True
         self._set_alarm()
 
     def _perform(self, effect: Effect) -> None:
         match effect:
             case SendFrame(frame):
-                if self._session is not None:
-                    self._session.send(frame)
+                if self._open_wire is not None:
+                    self._open_wire.send(frame)
             case CloseWith(close):
-                if self._session is not None:
-                    self._session.close(close)
+                if self._open_wire is not None:
+                    self._open_wire.close(close)
             case WriteJournal() | StartJournal():
                 self._to_journal.send_nowait(effect)
             case StartHandler(msg_id):
@@ -193,11 +203,12 @@ class Agent:
             case SampleFrame():
                 self._nursery.start_soon(self._sample, effect)
             case NoteRefusal(code):
-                log.warning("gateway_refused", code=code)
+                if count := self._refusals.hit(trio.current_time()):
+                    log.warning("gateway_refused", code=code, count=count)
 
     def _set_alarm(self) -> None:
         deadline = self._rules.next_deadline()
-        self._alarm.deadline = math.inf if deadline is None else deadline
+        self._alarm.deadline = math.inf if deadline is None else deadline + (trio.current_time() - self._now())
 
     async def _keep_time(self) -> None:
         while True:
@@ -240,26 +251,31 @@ class Agent:
     # ---- handlers ----------------------------------------------------------------------------------------------------
 
     async def _run_handler(self, order: StartHandler, before: trio.Event, begun: trio.Event) -> None:
-        result: Mapping[str, Any] | None = None
         await before.wait()  # tasks that become runnable together run in any order; commands begin in theirs
         begun.set()
-        try:
-            with self._scopes[order.msg_id]:
-                result = self._checked(order.tool, await self._device.handlers[order.tool](order.arguments))
-        except Exception as error:  # whatever a handler raises is its command's failure, not ours
-            log.error("handler_crashed", tool=order.tool, msg_id=order.msg_id, error=type(error).__name__)
+        result = await self._call(order, order.arguments, self._scopes[order.msg_id])
         del self._scopes[order.msg_id]
         self._feed(HandlerFailed(order.msg_id) if result is None else HandlerReturned(order.msg_id, result))
 
     async def _sample(self, order: SampleFrame) -> None:
-        frame: Mapping[str, Any] | None = None
-        tool = self._device.tools[order.tool]
-        try:
-            with trio.move_on_after(tool.constraints["deadline_ms_default"] / 1000):
-                frame = self._checked(order.tool, await self._device.handlers[order.tool]({}))
-        except Exception as error:  # one frame is missing; the cadence goes on
-            log.error("sampling_crashed", tool=order.tool, error=type(error).__name__)
+        deadline_s = self._device.tools[order.tool].constraints["deadline_ms_default"] / 1000
+        frame = await self._call(order, {}, trio.move_on_after(deadline_s))
         self._feed(FrameSampled(order.msg_id, frame))
+
+    async def _call(
+        self, order: StartHandler | SampleFrame, arguments: Mapping[str, Any], scope: trio.CancelScope
+    ) -> Mapping[str, Any] | None:
+        """What the handler returned; None if it was stopped or crashed, which costs its command or frame, never us."""
+        result: Mapping[str, Any] | None = None
+        try:
+            with scope:
+                result = self._checked(order.tool, await self._device.handlers[order.tool](arguments))
+        except* (trio.Cancelled, KeyboardInterrupt):
+            raise  # it is the agent that is being stopped
+        except* BaseException as crash:
+            error = type(crash.exceptions[0]).__name__
+            log.error("handler_crashed", tool=order.tool, msg_id=order.msg_id, error=error)
+        return result
 
     def _checked(self, tool: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
         """What the gateway would not take is our own fault, and better found here."""

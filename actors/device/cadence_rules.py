@@ -7,8 +7,10 @@ the frame before it still being sampled is skipped too. Cadences end with their 
 
 from dataclasses import dataclass
 
-from actors.device.session_messages import Effect, SampleFrame
+from actors.device.device_messages import Effect, SampleFrame
 from actors.device.ticks import Ticks
+from schemas.frames import Cmd
+from schemas.projection import Tool
 
 CADENCES_MAX = 16  # one more is refused: E_RATE_LIMITED
 
@@ -21,7 +23,7 @@ class _Cadence:
     is_sampling: bool = True  # the frame at once
 
 
-class Cadences:
+class DeviceCadences:
     def __init__(self) -> None:
         self._cadences: dict[str, _Cadence] = {}
 
@@ -32,9 +34,12 @@ class Cadences:
     def is_full(self) -> bool:
         return len(self._cadences) >= CADENCES_MAX
 
-    def start(self, msg_id: str, tool: str, interval_s: float, now: float) -> list[Effect]:
-        self._cadences[msg_id] = _Cadence(tool, interval_s, Ticks(now, interval_s))
-        return [SampleFrame(msg_id, tool)]
+    def start(self, cmd: Cmd, tool: Tool, now: float) -> list[Effect]:
+        """`cmd` is a `subscribe`, and its arguments fit their schema."""
+        default_ms = tool.input_schema["properties"]["interval_ms"]["default"]
+        interval_s = cmd.arguments.get("interval_ms", default_ms) / 1000
+        self._cadences[cmd.msg_id] = _Cadence(tool.name, interval_s, Ticks(now, interval_s))
+        return [SampleFrame(cmd.msg_id, tool.name)]
 
     def stop(self, msg_id: str) -> None:
         del self._cadences[msg_id]

@@ -25,38 +25,39 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-import msgspec
-
+from actors.device.device_messages import Effect, StartHandler, StartJournal, StopHandler, WriteJournal
 from actors.device.gateway_clock import GatewayClock
-from actors.device.journal import Begun, Confirmed, Ended, JournalState, Record
-from actors.device.omit import Omit
-from actors.device.session_messages import Effect, StartHandler, StartJournal, StopHandler, WriteJournal
+from actors.device.journal import Begun, Confirmed, Ended, Forgotten, JournalState, Record
+from actors.device.outcomes import UnconfirmedOutcomes
 from schemas.contract import contract
 from schemas.errors import Code, envelope
 from schemas.frames import Cmd, Outcome
 from schemas.projection import Tool
+from schemas.ulids import is_too_far_ahead
 
 WAITING_MAX = 1000  # one more is refused: E_RATE_LIMITED
+ACKS_WAITING_MAX = 2000  # until the session is live; more than a gateway has open. One more: the oldest is not sent
+STOPPING_S_MAX = 1.0  # for a handler that was told to stop. If all of a capability take longer, it refuses: E_INTERNAL
 BEGUN_MAX = 1000  # begun and not ended; as many as `running` can list. The next one waits
-RESULTS_KEPT_MAX = 256  # the results of older outcomes are forgotten: reported with `ok` and no `result`
-OUTCOMES_KEPT_MAX = 10_000  # some 30 frames of `resume`. Of older ones the gateway learns nothing more: unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class CommandFault:
     code: Code
     words: str
 
 
-LATE = Refusal(Code.DEADLINE_EXCEEDED, "The deadline passed before the command began.")
-CANCELLED = Refusal(Code.INTERNAL, "The command was cancelled before it began.")
-NO_SUCH_TOOL = Refusal(Code.MANIFEST_NOT_FOUND, "This node has no such tool.")
-BAD_ARGUMENTS = Refusal(Code.MANIFEST_INVALID, "The arguments do not fit the tool's input schema.")
-TOO_MANY = Refusal(Code.RATE_LIMITED, "Too many commands wait on this node.")
+LATE = CommandFault(Code.DEADLINE_EXCEEDED, "The deadline passed before the command began.")
+CANCELLED = CommandFault(Code.INTERNAL, "The command was cancelled before it began.")
+NO_SUCH_TOOL = CommandFault(Code.MANIFEST_NOT_FOUND, "This node has no such tool.")
+BAD_ARGUMENTS = CommandFault(Code.MANIFEST_INVALID, "The arguments do not fit the tool's input schema.")
+TOO_FAR_AHEAD = CommandFault(Code.INTERNAL, "The command's id is too far ahead of the gateway's clock.")
+STUCK = CommandFault(Code.INTERNAL, "The handlers of this capability do not stop.")
+TOO_MANY = CommandFault(Code.RATE_LIMITED, "Too many commands wait on this node.")
 
-STOPPED_LATE = Refusal(Code.DEADLINE_EXCEEDED, "The handler was stopped: it ran for too long.")
-STOPPED_BY_CANCEL = Refusal(Code.INTERNAL, "The handler was stopped: the command was cancelled.")
-CRASHED = Refusal(Code.INTERNAL, "The handler failed.")
+STOPPED_LATE = CommandFault(Code.DEADLINE_EXCEEDED, "The handler was stopped: it ran for too long.")
+STOPPED_BY_CANCEL = CommandFault(Code.INTERNAL, "The handler was stopped: the command was cancelled.")
+CRASHED = CommandFault(Code.INTERNAL, "The handler failed.")
 
 
 class _Phase(Enum):
@@ -72,8 +73,9 @@ class _Task:
     arguments: Mapping[str, Any]
     deadline_at_ms: int
     phase: _Phase = _Phase.BEGINNING
-    stop_at: float | None = None  # when a running handler has had its time; None once it was told to stop
-    stop_reason: Refusal | None = None
+    due_at: float | None = None  # when a running handler has had its time, and then when it should have stopped
+    stop_reason: CommandFault | None = None  # why it was told to stop
+    is_stuck: bool = False  # it should have stopped, and did not
     outcome: Outcome | None = None
     is_orphan: bool = False  # of another log: nobody is told how it ends
 
@@ -83,10 +85,9 @@ class _Task:
 
 
 class Execution:
-    def __init__(self, tools: Mapping[str, Tool], clock: GatewayClock, journal: JournalState, omit: Omit) -> None:
+    def __init__(self, tools: Mapping[str, Tool], clock: GatewayClock, journal: JournalState) -> None:
         self._tools = tools
         self._clock = clock
-        self._omit = omit
         self.log_id = journal.log_id
         self.journal_id = journal.journal_id
         self.last_cmd = journal.last_cmd
@@ -94,11 +95,8 @@ class Execution:
         self._tasks: dict[str, _Task] = {}
         self._tickets = 0
         self._journaling: dict[int, _Task | None] = {}  # by ticket; None: a new journal is being started
-        self._outcomes: dict[str, Outcome] = {msg_id: _remembered(ended) for msg_id, ended in journal.ended.items()}
-        for msg_id in journal.unfinished:
-            self._outcomes[msg_id] = Outcome(in_reply_to=msg_id, interrupted=True)
-        self._with_result: deque[str] = deque()
-        self.unreported: list[Outcome] = []
+        self._outcomes = UnconfirmedOutcomes(journal)
+        self.unreported: deque[Outcome] = deque(maxlen=ACKS_WAITING_MAX)
         """Ended since the last `resume` was made, in order: to be acked as soon as the session is live."""
 
     # ---- what can be read off ----------------------------------------------------------------------------------------
@@ -114,13 +112,13 @@ class Execution:
         return sorted(msg_id for msg_id, task in self._tasks.items() if not task.is_orphan)
 
     def outcomes(self) -> list[Outcome]:
-        return [self._outcomes[msg_id] for msg_id in sorted(self._outcomes)]
+        return self._outcomes.in_order()
 
     def next_deadline(self) -> float | None:
-        stops = [task.stop_at for task in self._tasks.values() if task.stop_at is not None]
-        if self._waiting and not self._omit.deadline:
-            stops.append(self._clock.reaches(min(cmd.deadline_at_ms for cmd in self._waiting.values())))
-        return min(stops, default=None)
+        dues = [task.due_at for task in self._tasks.values() if task.due_at is not None]
+        if self._waiting:
+            dues.append(self._clock.reaches(min(cmd.deadline_at_ms for cmd in self._waiting.values())))
+        return min(dues, default=None)
 
     # ---- what happens ------------------------------------------------------------------------------------------------
 
@@ -128,8 +126,9 @@ class Execution:
         is_past = self._is_past(cmd.msg_id)  # such a one is skipped when its turn comes, which is at once
         if cmd.msg_id in self._waiting or cmd.msg_id in self._tasks:
             return []
-        if cmd.msg_id in self._outcomes and not is_past:
-            self.unreported.append(self._outcomes[cmd.msg_id])  # refused before: that stands, or it would be a lie
+        refused = self._outcomes.refusal_of(cmd.msg_id)
+        if refused is not None and not is_past:
+            self.unreported.append(refused)  # that stands, or it would be a lie
             return []
         if len(self._waiting) >= WAITING_MAX and not is_past:
             self._refuse(cmd.msg_id, TOO_MANY)
@@ -144,7 +143,7 @@ class Execution:
         task = self._tasks.get(msg_id)
         if task is None or task.phase is _Phase.ENDING or task.stop_reason is not None:
             return []
-        return self._stop(task, STOPPED_BY_CANCEL)
+        return self._stop(task, STOPPED_BY_CANCEL, now)
 
     def written(self, ticket: int, now: float) -> list[Effect]:
         task = self._journaling.pop(ticket, None)
@@ -157,7 +156,8 @@ class Execution:
             return self._begin_or_refuse(task, now)
         assert task.outcome is not None
         del self._tasks[task.msg_id]
-        self._remember(task.outcome)
+        self._outcomes.add_ended(task.outcome)
+        self.unreported.append(task.outcome)
         return self._take_turns(now)
 
     def returned(self, msg_id: str, result: Mapping[str, Any], now: float) -> list[Effect]:
@@ -166,34 +166,33 @@ class Execution:
 
     def failed(self, msg_id: str, now: float) -> list[Effect]:
         task = self._running_task(msg_id)
-        if task is None:
-            return []
-        reason = task.stop_reason or CRASHED
-        error = envelope(reason.code, reason.words)
-        begun = not self._omit.begun_flag
-        return self._end(task, Outcome(in_reply_to=msg_id, ok=False, error=error, begun=begun), now)
+        return self._end(task, self._failure(task), now) if task else []
 
     def time_passed(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
         for task in self._tasks.values():
-            if task.stop_at is not None and task.stop_at <= now:
-                effects += self._stop(task, STOPPED_LATE)
+            if task.due_at is not None and task.due_at <= now:
+                if task.stop_reason is None:
+                    effects += self._stop(task, STOPPED_LATE, now)
+                else:
+                    task.is_stuck, task.due_at = True, None
         return effects + self._take_turns(now)
 
     def discard_not_begun(self) -> None:
         """D0. What has ended is reported by the next `resume`."""
-        if not self._omit.drop_not_begun:
-            self._waiting.clear()
+        self._waiting.clear()
         self.unreported.clear()
 
     def confirm(self, through: str | None) -> list[Effect]:
         """D2: forget what the gateway knows."""
-        confirmed = [msg_id for msg_id in self._outcomes if through is not None and msg_id <= through]
-        if through is None or not confirmed:
+        if through is None or not self._outcomes.confirm(through):
             return []
-        for msg_id in confirmed:
-            del self._outcomes[msg_id]
         return [self._write(None, Confirmed(through))]
+
+    def forget_surplus(self) -> list[Effect]:
+        """What one `resume` cannot carry is forgotten, durably; nothing waits for that, since next time would do."""
+        surplus = self._outcomes.forget_surplus()
+        return [self._write(None, Forgotten(surplus))] if surplus else []
 
     def start_journal(self, log_id: str, journal_id: str) -> list[Effect]:
         """The gateway keeps another log: forget the old one. What still runs goes on, and reports to nobody."""
@@ -217,17 +216,14 @@ class Execution:
             cmd = self._waiting[msg_id]
             if self._is_past(msg_id):  # D1: it was begun before
                 del self._waiting[msg_id]
-            elif refusal := self._refusal(cmd):
+            elif refusal := self._refusal(cmd, now):
                 del self._waiting[msg_id]
                 self._refuse(msg_id, refusal)
             elif self._has_slot(tool := self._tools[cmd.tool]):
                 del self._waiting[msg_id]
                 task = self._tasks[msg_id] = _Task(msg_id, tool, cmd.arguments, cmd.deadline_at_ms)
                 self.last_cmd = msg_id
-                if self._omit.journal_before_begin:
-                    effects += self._begin(task, now)
-                else:
-                    effects.append(self._write(task, Begun(msg_id)))
+                effects += self._journal_begin(task)
             else:
                 break
         return effects
@@ -239,33 +235,45 @@ class Execution:
             if not self._is_past(msg_id):
                 self._refuse(msg_id, LATE)
 
-    def _refusal(self, cmd: Cmd) -> Refusal | None:
+    def _refusal(self, cmd: Cmd, now: float) -> CommandFault | None:
         tool = self._tools.get(cmd.tool)
+        if is_too_far_ahead(cmd.msg_id, self._clock.bound_ms(now)):
+            return TOO_FAR_AHEAD  # or no gateway would ever take a `resume` with such a `last_cmd`
         if tool is None:
             return NO_SUCH_TOOL
-        return None if contract(tool.input_id).is_valid(cmd.arguments) else BAD_ARGUMENTS
+        if not contract(tool.input_id).is_valid(cmd.arguments):
+            return BAD_ARGUMENTS
+        is_hopeless = sum(task.is_stuck for task in self._slots(tool)) >= tool.constraints["max_concurrency"]
+        return STUCK if is_hopeless else None  # or it would hold up those behind it, until its deadline and in vain
 
     def _is_past(self, msg_id: str) -> bool:
         return self.last_cmd is not None and msg_id <= self.last_cmd
 
     def _is_late(self, deadline_at_ms: int, now: float) -> bool:
-        return not self._omit.deadline and self._clock.bound_ms(now) >= deadline_at_ms
+        return self._clock.bound_ms(now) >= deadline_at_ms
+
+    def _slots(self, tool: Tool) -> list[_Task]:
+        """What runs on the tool's capability."""
+        capability = (tool.target.kind, tool.target.cap_id)
+        return [t for t in self._tasks.values() if t.capability == capability and t.phase is not _Phase.ENDING]
 
     def _has_slot(self, tool: Tool) -> bool:
-        capability = (tool.target.kind, tool.target.cap_id)
-        taken = sum(task.capability == capability and task.phase is not _Phase.ENDING for task in self._tasks.values())
-        return taken < tool.constraints["max_concurrency"] and len(self._tasks) < BEGUN_MAX
+        return len(self._slots(tool)) < tool.constraints["max_concurrency"] and len(self._tasks) < BEGUN_MAX
+
+    def _journal_begin(self, task: _Task) -> list[Effect]:
+        """D1: a command begins when its id is durable, never before."""
+        return [self._write(task, Begun(task.msg_id))]
 
     def _begin_or_refuse(self, task: _Task, now: float) -> list[Effect]:
         if task.stop_reason is not None:
-            return self._end(task, _refused(task.msg_id, CANCELLED), now)
+            return self._end(task, refused(task.msg_id, CANCELLED), now)
         if self._is_late(task.deadline_at_ms, now):
-            return self._end(task, _refused(task.msg_id, LATE), now)
+            return self._end(task, refused(task.msg_id, LATE), now)
         return self._begin(task, now)
 
     def _begin(self, task: _Task, now: float) -> list[Effect]:
         task.phase = _Phase.RUNNING
-        task.stop_at = now + task.tool.constraints["deadline_ms_default"] / 1000
+        task.due_at = now + task.tool.constraints["deadline_ms_default"] / 1000
         return [StartHandler(task.msg_id, task.tool.name, task.arguments)]
 
     # ---- ending ------------------------------------------------------------------------------------------------------
@@ -274,37 +282,33 @@ class Execution:
         task = self._tasks.get(msg_id)
         return task if task is not None and task.phase is _Phase.RUNNING else None
 
-    def _stop(self, task: _Task, reason: Refusal) -> list[Effect]:
+    def _stop(self, task: _Task, reason: CommandFault, now: float) -> list[Effect]:
         task.stop_reason = reason
-        task.stop_at = None
-        return [StopHandler(task.msg_id)] if task.phase is _Phase.RUNNING else []
+        if task.phase is not _Phase.RUNNING:
+            return []
+        task.due_at = now + STOPPING_S_MAX
+        return [StopHandler(task.msg_id)]
 
     def _end(self, task: _Task, outcome: Outcome, now: float) -> list[Effect]:
         if task.is_orphan:
             del self._tasks[task.msg_id]
             return self._take_turns(now)
         task.phase = _Phase.ENDING
-        task.stop_at = None
+        task.due_at = None
         task.outcome = outcome
         code = Code(outcome.error["code"]) if outcome.error else None
         ended = Ended(task.msg_id, bool(outcome.ok), code, bool(outcome.begun))
-        first = [Begun(task.msg_id)] if self._omit.journal_before_begin else []
-        return [self._write(task, *first, ended), *self._take_turns(now)]
+        return [self._write(task, ended), *self._take_turns(now)]
 
-    def _refuse(self, msg_id: str, refusal: Refusal) -> None:
-        self._remember(_refused(msg_id, refusal))
+    def _failure(self, task: _Task) -> Outcome:
+        """It began, and says so: what did not begin may be filed as never executed."""
+        reason = task.stop_reason or CRASHED
+        return Outcome(in_reply_to=task.msg_id, ok=False, error=envelope(reason.code, reason.words), begun=True)
 
-    def _remember(self, outcome: Outcome) -> None:
-        self._outcomes[outcome.in_reply_to] = outcome
+    def _refuse(self, msg_id: str, refusal: CommandFault) -> None:
+        outcome = refused(msg_id, refusal)
+        self._outcomes.add_refusal(outcome)
         self.unreported.append(outcome)
-        if len(self._outcomes) > OUTCOMES_KEPT_MAX:
-            del self._outcomes[next(iter(self._outcomes))]
-        if outcome.result is not msgspec.UNSET:
-            self._with_result.append(outcome.in_reply_to)
-            if len(self._with_result) > RESULTS_KEPT_MAX:
-                oldest = self._with_result.popleft()
-                if oldest in self._outcomes:
-                    self._outcomes[oldest] = msgspec.structs.replace(self._outcomes[oldest], result=msgspec.UNSET)
 
     def _write(self, task: _Task | None, *records: Record) -> WriteJournal:
         self._tickets += 1
@@ -313,10 +317,5 @@ class Execution:
         return WriteJournal(self._tickets, records)
 
 
-def _refused(msg_id: str, refusal: Refusal) -> Outcome:
+def refused(msg_id: str, refusal: CommandFault) -> Outcome:
     return Outcome(in_reply_to=msg_id, ok=False, error=envelope(refusal.code, refusal.words), begun=False)
-
-
-def _remembered(ended: Ended) -> Outcome:
-    error = None if ended.ok else envelope(ended.code or Code.INTERNAL)
-    return Outcome(in_reply_to=ended.msg_id, ok=ended.ok, error=error, begun=ended.begun)

@@ -41,6 +41,7 @@ class FileJournal:
         self._new_path = folder / f"{JOURNAL_FILE}.new"
         self._folder = folder
         self._compact_above_lines = compact_above_lines
+        self._thread = trio.CapacityLimiter(1)  # of our own: what hangs in a handler's threads must not hold us up
         self._failed = False
         self._fd: int | None = None
         self._lines = 0
@@ -61,10 +62,10 @@ class FileJournal:
         self._failed = True
 
     async def append(self, records: Sequence[Record]) -> None:
-        await trio.to_thread.run_sync(self.append_sync, records)
+        await trio.to_thread.run_sync(self.append_sync, records, limiter=self._thread)
 
     async def start(self, log_id: str, journal_id: str) -> None:
-        await trio.to_thread.run_sync(self._start_sync, log_id, journal_id)
+        await trio.to_thread.run_sync(self._start_sync, log_id, journal_id, limiter=self._thread)
 
     def append_sync(self, records: Sequence[Record]) -> None:
         """`append` without the thread."""

@@ -2,18 +2,19 @@
 
 A node notes its own monotonic time when it sends a question (`auth`, `heartbeat`). The gateway stamps its answer later
 than that, so `now_ms` plus the time since the question went out is never below the gateway's time. The newest answer
-counts, even if an older one gives a tighter bound: the gateway's clock may have been set in between.
+counts, even if an older one gives a tighter bound: the gateway's clock may have been set in between. The bound is as
+good as the monotonic clock: one that stands still while the machine is suspended falls behind (see `machine_time_s`).
 """
 
 import math
 
-from actors.device.omit import Omit
 from schemas.canonical import INTEGER_MAX
+
+NOW_MS_MAX = 2**48 - 1  # the last that an id can carry, in the year 10889; a later one is no time at all
 
 
 class GatewayClock:
-    def __init__(self, omit: Omit) -> None:
-        self._omit = omit
+    def __init__(self) -> None:
         self._asked: dict[str, float] = {}  # unanswered questions, oldest first
         self._now_ms = 0
         self._since: float | None = None  # the local time that `_now_ms` is counted from
@@ -30,19 +31,19 @@ class GatewayClock:
         """The socket they were asked on is gone."""
         self._asked.clear()
 
-    def answer(self, in_reply_to: str | None, now_ms: int, now: float) -> bool:
+    def answer(self, in_reply_to: str | None, now_ms: int) -> bool:
         """Take an answer in; False if nothing was asked that it could answer, or it is no time at all.
 
         One that does not say what it answers counts for the oldest question: the bound is looser, and still one.
         """
         question = in_reply_to if in_reply_to is not None else next(iter(self._asked), None)
-        if question is None or question not in self._asked or now_ms > INTEGER_MAX:
+        if question is None or question not in self._asked or now_ms > NOW_MS_MAX:
             return False
         asked_at = self._asked[question]
         # Answers come in order: what was asked before this question will not be answered any more.
         self._asked = {msg_id: at for msg_id, at in self._asked.items() if at > asked_at}
         self._now_ms = int(now_ms)  # 1.0 is an integer too, by JSON Schema
-        self._since = now if self._omit.clock_bound else asked_at
+        self._since = asked_at
         return True
 
     def bound_ms(self, now: float) -> int:

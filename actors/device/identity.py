@@ -75,7 +75,7 @@ def newer_token_from(folder: Path) -> Callable[[str], str | None]:
     def newer_token(refused: str) -> str | None:
         try:
             token = read_token(folder)
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             return None
         return token if token and token != refused else None
 

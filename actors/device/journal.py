@@ -42,7 +42,13 @@ class Confirmed(msgspec.Struct, frozen=True, tag="confirmed"):
     through: str
 
 
-Record = Begun | Ended | Confirmed
+class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
+    """More had ended than one `resume` may carry: these are reported no more, though nobody has confirmed them."""
+
+    msg_ids: tuple[str, ...]
+
+
+Record = Begun | Ended | Confirmed | Forgotten
 AnyRecord = Opened | Record
 
 
@@ -73,6 +79,10 @@ class JournalState:
                 for kept in (self.unfinished, self.ended):
                     for msg_id in [msg_id for msg_id in kept if msg_id <= record.through]:
                         del kept[msg_id]
+            case Forgotten():
+                for msg_id in record.msg_ids:
+                    self.unfinished.pop(msg_id, None)
+                    self.ended.pop(msg_id, None)
 
     def snapshot(self) -> list[AnyRecord]:
         """The fewest records that add up to this state."""

@@ -3,6 +3,9 @@
 Every outcome is reported; results are what is left out first. So outcomes are laid out without their results, 500 a
 frame or as many as fit, and then each frame takes back as many results as it has room for, the newest first: their
 callers are the ones that may still wait. `journal_id`, `last_cmd` and `running` stand in every frame.
+
+A gateway closes a `resume` of more than 32 frames or 10,000 outcomes with 4400, so none is ever made: the oldest
+outcomes are left out. The memory (`outcomes`) holds no more than fits, unless somebody makes the error texts longer.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +16,9 @@ from schemas.frames import FRAME_BYTES_MAX, WIRE_VERSION, Outcome, Resume, encod
 from schemas.registry import REGISTRY
 
 _SCHEMA = REGISTRY[f"node.wire.resume@{WIRE_VERSION}"].document
-OUTCOMES_MAX: int = _SCHEMA["properties"]["outcomes"]["maxItems"]
+OUTCOMES_MAX: int = _SCHEMA["properties"]["outcomes"]["maxItems"]  # of one frame
+RESUME_FRAMES_MAX = 32
+RESUME_OUTCOMES_MAX = 10_000  # in all frames
 
 
 def resume_frames(
@@ -34,14 +39,15 @@ def resume_frames(
     pages: list[list[Outcome]] = [[]]
     room = FRAME_BYTES_MAX - empty_bytes
     rooms = [room]
-    for outcome in outcomes:
+    for outcome in outcomes[-RESUME_OUTCOMES_MAX:]:
         bare_bytes = size(_bare(outcome))
         if len(pages[-1]) == OUTCOMES_MAX or bare_bytes > rooms[-1]:
             pages.append([])
             rooms.append(room)
         pages[-1].append(outcome)
         rooms[-1] -= bare_bytes
-    filled = [_with_results(page, room, size) for page, room in zip(pages, rooms, strict=True)]
+    newest = list(zip(pages, rooms, strict=True))[-RESUME_FRAMES_MAX:]
+    filled = [_with_results(page, room, size) for page, room in newest]
     frames = [msgspec.structs.replace(empty, msg_id=new_id(), outcomes=page) for page in filled]
     frames[-1] = msgspec.structs.replace(frames[-1], more=None)
     return frames

@@ -9,7 +9,7 @@ import trio
 from nacl.signing import SigningKey
 from ulid import ULID
 
-from actors.device.agent import Agent
+from actors.device.agent import Agent, machine_time_s
 from actors.device.device import standard_device
 from actors.device.file_journal import FileJournal, JournalInUseError
 from actors.device.identity import (
@@ -124,6 +124,7 @@ async def be_a_node(
             wall_ms=wall_ms,
             rng=Random(),
             newer_token=newer_token_from(folder),
+            now=machine_time_s,
         )
         nursery.start_soon(run_agent)
         await until_signalled()

@@ -16,7 +16,6 @@ from actors.device.handlers import ECHO_CAPABILITY
 from actors.device.identity import DeviceIdentity, manifest_signer
 from actors.device.journal import JournalState
 from actors.device.memory_journal import JournalDisk, MemoryJournal
-from actors.device.omit import Omit
 from actors.device.wire import ABNORMAL, Wire, WireClosed
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.node.actor import NodeActor
@@ -53,7 +52,7 @@ def now() -> Moment:
 class Rules:
     """Which rules are left out, and how: nothing by default."""
 
-    node: Omit = field(default_factory=Omit)
+    agent: type[Agent] = Agent
     store: type[MemoryStore] = MemoryStore
     actor: type[NodeActor] = NodeActor
 
@@ -188,13 +187,12 @@ class SimNode:
 
         self._journal = MemoryJournal(self.journal_disk, before_write=pause, before_answer=pause)
         self._scope = trio.CancelScope()
-        agent = Agent(
+        agent = self._site.rules.agent(
             self._device,
             journal=self._journal,
             connect=self._connect,
             wall_ms=lambda: now().wall_ms,
             rng=Random(rng.getrandbits(64)),
-            omit=self._site.rules.node,
         )
         self._site.nursery.start_soon(self._run, agent, self._scope)
 

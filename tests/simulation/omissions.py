@@ -1,13 +1,19 @@
-"""The gateway with one rule left out, by subclass: what production has no switch for. (The node's are in `Omit`.)"""
+"""The gateway with one rule left out, by subclass: production has no switch for that. (The device's: its own tests.)"""
 
 import msgspec
 
-from actors.device.omit import Omit
 from actors.log.memory_store import MemoryStore, _Stream
 from actors.log.store import AppendRefused, BlindEvents, Part, Then
 from actors.node.actor import Batch, NodeActor
-from actors.node.intents import (
-    SendCommand,
+from actors.node.intents import SendCommand
+from tests.actors.device.omissions import (
+    HoardingExecution,
+    TimelessExecution,
+    UnboundedRules,
+    UnjournaledExecution,
+    UntruthfulExecution,
+    agent_with,
+    rules_with,
 )
 from tests.simulation.fleet import Rules
 
@@ -38,11 +44,11 @@ class EagerActor(NodeActor):
 
 
 OMISSIONS = {
-    "journal before begin": Rules(node=Omit(journal_before_begin=True)),
+    "journal before begin": Rules(agent=agent_with(rules_with(UnjournaledExecution))),
     "fencing": Rules(store=UnfencedStore),
-    "absolute deadline": Rules(node=Omit(deadline=True)),
+    "absolute deadline": Rules(agent=agent_with(rules_with(TimelessExecution))),
     "sent before write": Rules(actor=EagerActor),
-    "dropping what was received and not begun": Rules(node=Omit(drop_not_begun=True)),
-    "begun": Rules(node=Omit(begun_flag=True)),
-    "clock bound": Rules(node=Omit(clock_bound=True)),
+    "dropping what was received and not begun": Rules(agent=agent_with(rules_with(HoardingExecution))),
+    "begun": Rules(agent=agent_with(rules_with(UntruthfulExecution))),
+    "clock bound": Rules(agent=agent_with(UnboundedRules)),
 }

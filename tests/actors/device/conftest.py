@@ -30,6 +30,7 @@ class World:
         self.disk = JournalDisk()
         self.handlers: dict[str, Handler] = {}  # instead of the standard ones
         self.options: dict[str, Any] = {}
+        self.agent_class = Agent
         self.life_ms = 86_400_000
         self.stayed: StayAway | None = None
         self.failure: BaseException | None = None
@@ -47,7 +48,9 @@ class World:
         journal = self.options.pop("journal", None) or MemoryJournal(self.disk)
         self._processes += 1  # each has chance of its own: the id of a new journal has to be new
         options = {"rng": Random(self._processes)} | self.options
-        agent = Agent(self.device(), journal=journal, connect=self.gateway.connect, wall_ms=wall_ms, **options)
+        agent = self.agent_class(
+            self.device(), journal=journal, connect=self.gateway.connect, wall_ms=wall_ms, **options
+        )
 
         async def live() -> None:
             with scope:

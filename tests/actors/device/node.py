@@ -1,13 +1,9 @@
 """A node's rules on a bench: events go in, effects are checked against the wire's contract and handed to the test."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from actors.device.handlers import CAPABILITIES
-from actors.device.journal import JournalState, Opened
-from actors.device.manifest_life import SignedManifest
-from actors.device.omit import Omit
-from actors.device.session_messages import (
+from actors.device.device_messages import (
     Connected,
     Effect,
     Event,
@@ -21,7 +17,10 @@ from actors.device.session_messages import (
     WireLost,
     WriteJournal,
 )
-from actors.device.session_rules import SessionRules, State
+from actors.device.device_rules import DeviceRules, DeviceState
+from actors.device.handlers import CAPABILITIES
+from actors.device.journal import JournalState, Opened
+from actors.device.manifest_life import SignedManifest
 from schemas.frames import (
     AnnounceAck,
     AuthOk,
@@ -95,19 +94,19 @@ class Node:
     def __init__(
         self,
         state: JournalState | None = None,
-        omit: Omit | None = None,
         tools: Mapping[str, Tool] = TOOLS,
         life_ms: int = LIFE_MS_MAX,
+        rules_class: type[DeviceRules] = DeviceRules,
+        sign: Callable[[int], SignedManifest] | None = None,
     ) -> None:
         self.now = START
         self._ids = 0
-        self.rules = SessionRules(
+        self.rules = rules_class(
             node_id=NODE_ID,
             tools=tools,
-            sign=lambda issued_at_ms: unsigned(issued_at_ms, life_ms),
+            sign=sign or (lambda issued_at_ms: unsigned(issued_at_ms, life_ms)),
             journal=state or journal(),
             new_id=self._new_id,
-            omit=omit,
         )
 
     def _new_id(self) -> str:
@@ -137,10 +136,12 @@ class Node:
             for effect in self.feed(JournalWritten(request.ticket))
         ]
 
-    def wait(self, seconds: float) -> list[Effect]:
-        """Let time pass, waking the rules whenever they asked for it."""
+    def wait(self, seconds: float, wakes_max: int = 10_000) -> list[Effect]:
+        """Let time pass, waking the rules whenever they asked for it; so often at most, or they would never sleep."""
         until, effects = self.now + seconds, []
         while (at := self.rules.next_deadline()) is not None and at <= until:
+            wakes_max -= 1
+            assert wakes_max, "the rules ask to be woken again and again"
             self.now = max(self.now, at)
             effects += self.feed(TimePassed())
         self.now = until
@@ -173,7 +174,7 @@ class Node:
         """From no wire to a `resume` on a new one."""
         effects = self.connect() + self.auth_ok()
         effects += self.written(effects) + self.announce_ack()
-        assert self.rules.state is State.RESUMED
+        assert self.rules.state is DeviceState.RESUMED
         return sent(Resume, effects)
 
     def live(self) -> "Node":

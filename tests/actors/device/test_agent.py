@@ -7,16 +7,16 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from actors.device.agent import SETTLED_S, Agent
+from actors.device.agent import SETTLED_S, Agent, machine_time_s
 from actors.device.device import Device
+from actors.device.device_rules import DeviceState
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.reconnect_rules import CAP_S, RESTART_S, SUPERSEDED_S
-from actors.device.session import OUTBOX_FRAMES_MAX
-from actors.device.session_rules import State
+from actors.device.wire import OUTBOX_FRAMES_MAX
 from schemas.canonical import digest
 from schemas.closes import NodeClose
 from schemas.errors import Code, envelope
-from schemas.frames import Announce, Auth, CmdAck, ErrorFrame, Heartbeat, HeartbeatAck, Resume, Telemetry
+from schemas.frames import Announce, Auth, CmdAck, ErrorFrame, Heartbeat, HeartbeatAck, Resume, ResumeOk, Telemetry
 from schemas.manifest import Accepted, accept
 from tests.actors.device.conftest import World
 from tests.actors.device.gateway import wall_ms
@@ -45,7 +45,32 @@ async def test_a_device_knows_its_state(autojump_clock: MockClock, nursery: trio
     nursery.start_soon(agent.run)
     await world.gateway.accept_live()
     await wait_all_tasks_blocked()
-    assert [*states, agent.state] == [State.CONNECTING, State.LIVE]
+    assert [*states, agent.state] == [DeviceState.CONNECTING, DeviceState.LIVE]
+
+
+async def test_ids_of_frames_increase_whatever_the_wall_clock_does(
+    autojump_clock: MockClock, nursery: trio.Nursery, world: World
+) -> None:
+    clock = Random(7)
+
+    def stepping_ms() -> int:
+        return T0_MS + clock.choice((0, 0, 1, -1, 3_600_000, -3_600_000, -T0_MS, -2 * T0_MS))
+
+    connect = world.gateway.connect
+    journal = MemoryJournal(JournalDisk())
+    nursery.start_soon(Agent(world.device(), journal=journal, connect=connect, wall_ms=stepping_ms, rng=Random(1)).run)
+    ids: list[str] = []
+    for _ in range(5):
+        peer = await world.gateway.accept()
+        ids += [frame.msg_id for frame in (await peer.authenticate(), await peer.accept(), await peer.expect(Resume))]
+        peer.send(ResumeOk(msg_id=cid(0), epoch=1, confirmed_through=None, replayed=0, expired=0))
+        for number in range(len(ids), len(ids) + 5):
+            ids.append((await peer.call(number)).msg_id)
+        ids.append((await peer.call(len(ids), SUBSCRIBE, {"interval_ms": 1000})).msg_id)
+        for _ in range(5):
+            ids.append((await peer.expect(Telemetry)).msg_id)
+        peer.close(1011)
+    assert ids == sorted(set(ids))
 
 
 async def test_heartbeats_are_on_time(autojump_clock: MockClock, world: World) -> None:
@@ -57,6 +82,18 @@ async def test_heartbeats_are_on_time(autojump_clock: MockClock, world: World) -
         peer.answer(heartbeat)
         times.append(sent_at - peer.opened_at)
     assert times == [25.0, 50.0, 75.0, 100.0, 125.0]
+
+
+async def test_clock_that_is_ahead_of_trios_changes_no_deadline(autojump_clock: MockClock, world: World) -> None:
+    world.options = {"now": lambda: trio.current_time() + 4096.0}
+    world.start()
+    peer = await world.gateway.accept_live()
+    sent_at, _ = await peer.expect_timed(Heartbeat)
+    assert sent_at - peer.opened_at == 25.0
+
+
+def test_clock_of_the_machine_does_not_stand_still() -> None:
+    assert 0 <= machine_time_s() <= machine_time_s()
 
 
 async def test_another_etag_makes_the_node_announce_again(autojump_clock: MockClock, world: World) -> None:

@@ -3,19 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-import actors.device.agent as agent_module
 from actors.device.journal import Begun, Confirmed, Ended, JournalFailedError, Opened
 from actors.device.memory_journal import MemoryJournal
-from actors.device.omit import Omit
 from schemas.errors import Code
 from schemas.frames import CmdAck, Heartbeat, HeartbeatAck, Resume, Telemetry
 from tests.actors.device.conftest import World
 from tests.actors.device.gateway import Peer
-from tests.actors.device.node import ECHO, ECHO_SLOTS, HANDLER_S, LOG, OTHER_LOG, SNAPSHOT, SUBSCRIBE, cid, result_of
+from tests.actors.device.node import ECHO, ECHO_SLOTS, LOG, OTHER_LOG, SNAPSHOT, SUBSCRIBE, cid, result_of
 from tests.schemas.examples import NODE_ID
 
 
@@ -93,140 +90,6 @@ async def test_commands_that_come_together_begin_in_their_order(autojump_clock: 
         for _ in range(ECHO_SLOTS):
             await peer.expect(CmdAck)
     assert [message for _, message in slow.began] == sorted(message for _, message in slow.began)
-
-
-# ---- handlers --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_handler_is_stopped_after_its_time(autojump_clock: MockClock, world: World) -> None:
-    world.handlers[ECHO] = Slow(60)
-    peer = await live(world)
-    began = trio.current_time()
-    assert said(await peer.call(1)) == (cid(1), False, "E_DEADLINE_EXCEEDED", True)
-    assert trio.current_time() - began == HANDLER_S
-
-
-async def test_a_cancelled_handler_acks_when_it_has_stopped(autojump_clock: MockClock, world: World) -> None:
-    async def slow_to_stop(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(0.5)
-
-    world.handlers[ECHO] = slow_to_stop
-    peer = await live(world)
-    peer.command(1)
-    await trio.sleep(1.0)
-    peer.cancel(1)
-    sent_at, ack = await peer.expect_timed(CmdAck)
-    assert said(ack) == (cid(1), False, "E_INTERNAL", True)
-    assert sent_at == 1.5
-
-
-async def test_a_handler_that_finishes_although_it_was_stopped_is_believed(
-    autojump_clock: MockClock, world: World
-) -> None:
-    async def stubborn(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        with trio.CancelScope(shield=True):
-            await trio.sleep(HANDLER_S + 1)
-        return result_of()
-
-    world.handlers[ECHO] = stubborn
-    peer = await live(world)
-    assert said(await peer.call(1)) == (cid(1), True, None, None)
-
-
-async def raises(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    await trio.lowlevel.checkpoint()
-    raise RuntimeError("broken")
-
-
-async def raises_group(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(raises, {})
-    raise AssertionError("not reached")
-
-
-async def raises_when_stopped(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    try:
-        await trio.sleep_forever()
-    finally:
-        raise RuntimeError("broken")
-
-
-async def returns_nonsense(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    await trio.lowlevel.checkpoint()
-    return {"message": "hello"}
-
-
-async def returns_nothing(_arguments: Mapping[str, Any]) -> Any:
-    await trio.lowlevel.checkpoint()
-
-
-@pytest.mark.parametrize("handler", [raises, raises_group, returns_nonsense, returns_nothing])
-async def test_a_handler_that_crashes_fails_its_command_and_nothing_else(
-    autojump_clock: MockClock, world: World, handler: Any
-) -> None:
-    world.handlers[ECHO] = handler
-    peer = await live(world)
-    assert said(await peer.call(1)) == (cid(1), False, "E_INTERNAL", True)
-    assert (await peer.call(2, SNAPSHOT, {})).ok
-    assert world.failure is None
-
-
-async def test_a_handler_that_crashes_when_it_is_stopped_was_stopped(autojump_clock: MockClock, world: World) -> None:
-    world.handlers[ECHO] = raises_when_stopped
-    peer = await live(world)
-    assert said(await peer.call(1)) == (cid(1), False, "E_DEADLINE_EXCEEDED", True)
-
-
-async def test_a_result_that_fits_no_frame_is_a_failure(
-    autojump_clock: MockClock, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(agent_module, "RESULT_BYTES_MAX", 50)
-    peer = await live(world)
-    assert said(await peer.call(1)) == (cid(1), False, "E_INTERNAL", True)
-
-
-@pytest.mark.parametrize("handler", [raises, returns_nonsense, returns_nothing])
-async def test_a_sampler_that_crashes_costs_frames_and_nothing_else(
-    autojump_clock: MockClock, world: World, handler: Any
-) -> None:
-    world.handlers[SUBSCRIBE] = handler
-    peer = await live(world)
-    assert (await peer.call(1, SUBSCRIBE, {"interval_ms": 1000})).ok
-    assert (await peer.call(2)).ok
-    await peer.expect(Heartbeat)
-
-
-async def test_a_sampler_that_hangs_is_given_up_and_tried_again(autojump_clock: MockClock, world: World) -> None:
-    tries: list[float] = []
-
-    async def hangs_twice(_arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        tries.append(trio.current_time())
-        if len(tries) < 3:
-            await trio.sleep_forever()
-        return await world.device().handlers[SNAPSHOT]({})  # unsound for a frame: only the times matter here
-
-    world.handlers[SUBSCRIBE] = hangs_twice
-    peer = await live(world)
-    await peer.call(1, SUBSCRIBE, {"interval_ms": 1500})
-    await trio.sleep(10.0)
-    assert tries[:4] == [0.0, 3.0, 6.0, 7.5]
-
-
-async def test_no_more_than_max_concurrency_run_at_once(autojump_clock: MockClock, world: World) -> None:
-    slow = world.handlers[ECHO] = Slow(1.0)
-    peer = await live(world)
-    for number in range(1, ECHO_SLOTS + 3):
-        peer.command(number, arguments={"message": str(number)})
-    for _ in range(ECHO_SLOTS + 2):
-        assert (await peer.expect(CmdAck)).ok
-    assert slow.began == [
-        *((0.0, str(number)) for number in range(1, ECHO_SLOTS + 1)),
-        *((1.0, str(number)) for number in range(ECHO_SLOTS + 1, ECHO_SLOTS + 3)),
-    ]
 
 
 # ---- lost wires and crashes ------------------------------------------------------------------------------------------
@@ -311,6 +174,31 @@ async def test_a_crash_before_the_id_is_durable_means_that_nothing_began(
     assert (resume.last_cmd, slow.began) == (None, [])
 
 
+async def test_device_that_is_stopped_while_it_journals_begins_nothing_more(
+    autojump_clock: MockClock, world: World
+) -> None:
+    """The write is in a thread's hands and cannot be taken back: the next process says how it ended."""
+    slow = world.handlers[ECHO] = Slow(0.0)
+
+    async def in_a_thread() -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep(0.5)
+
+    world.options = {"journal": MemoryJournal(world.disk, before_write=in_a_thread)}
+    process = world.start()
+    peer = await world.gateway.accept_live()
+    peer.command(1)
+    await trio.sleep(0.1)
+    process.cancel()
+    await trio.sleep(5)
+    assert world.disk.writes[-1] == (Begun(cid(1)),)
+    assert peer.wire.said_goodbye == (1000, "normal")
+    world.start()
+    resume = await (await world.gateway.accept()).go_live()
+    assert [(outcome.in_reply_to, outcome.interrupted) for outcome in resume.outcomes] == [(cid(1), True)]
+    assert slow.began == []
+
+
 async def test_a_disk_that_takes_longer_than_the_deadline_keeps_the_command_from_beginning(
     autojump_clock: MockClock, world: World
 ) -> None:
@@ -326,6 +214,27 @@ async def test_a_disk_that_takes_longer_than_the_deadline_keeps_the_command_from
     assert said(await peer.call(1)) == (cid(1), False, "E_DEADLINE_EXCEEDED", False)
     assert slow.began == []
     assert world.disk.writes[-1] == (Ended(cid(1), ok=False, code=Code.DEADLINE_EXCEEDED, begun=False),)
+
+
+async def test_command_that_the_machine_slept_through_does_not_begin(autojump_clock: MockClock, world: World) -> None:
+    """Its own monotonic clock stood still meanwhile; the gateway's did not."""
+    slow = world.handlers[ECHO] = Slow(1.0)
+    slept_s = 0.0
+
+    async def slow_disk() -> None:
+        await trio.sleep(0.2)
+
+    world.options = {
+        "journal": MemoryJournal(world.disk, before_write=slow_disk),
+        "now": lambda: trio.current_time() + slept_s,
+    }
+    peer = await live(world)
+    peer.command(1)
+    await trio.sleep(0.1)
+    slept_s = 3600.0
+    await peer.expect(Heartbeat)  # long overdue
+    assert said(await peer.expect(CmdAck)) == (cid(1), False, "E_DEADLINE_EXCEEDED", False)
+    assert slow.began == []
 
 
 async def test_a_lost_disk_is_a_new_journal(autojump_clock: MockClock, world: World) -> None:
@@ -366,13 +275,6 @@ async def test_a_disk_that_fails_stops_the_agent(autojump_clock: MockClock, worl
     assert isinstance(world.failure, JournalFailedError)
     assert slow.began == []
     assert peer.wire.said_goodbye is not None
-
-
-async def test_a_switch_of_the_simulation_reaches_the_rules(autojump_clock: MockClock, world: World) -> None:
-    world.options = {"omit": Omit(begun_flag=True)}
-    world.handlers[ECHO] = raises
-    peer = await live(world)
-    assert said(await peer.call(1)) == (cid(1), False, "E_INTERNAL", False)
 
 
 async def test_frames_of_a_cadence_and_acks_share_a_wire(autojump_clock: MockClock, world: World) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from actors.device.cadence_rules import CADENCES_MAX
-from actors.device.session_messages import CloseWith, Effect, FrameSampled, SampleFrame, TimePassed, WriteJournal
+from actors.device.device_messages import CloseWith, Effect, FrameSampled, SampleFrame, TimePassed, WriteJournal
 from schemas.closes import NodeClose
 from schemas.frames import CmdAck, Telemetry
 from tests.actors.device.node import START, SUBSCRIBE, Node, cid, journal, of, sent

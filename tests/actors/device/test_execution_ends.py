@@ -3,9 +3,8 @@
 import pytest
 from msgspec import UNSET
 
-import actors.device.execution_rules as execution_rules
-from actors.device.journal import Ended
-from actors.device.session_messages import (
+import actors.device.outcomes as outcomes
+from actors.device.device_messages import (
     Effect,
     HandlerFailed,
     HandlerReturned,
@@ -14,6 +13,8 @@ from actors.device.session_messages import (
     StopHandler,
     WriteJournal,
 )
+from actors.device.execution_rules import STOPPING_S_MAX
+from actors.device.journal import Ended
 from schemas.errors import Code
 from schemas.frames import CmdAck
 from tests.actors.device.node import (
@@ -55,6 +56,33 @@ def test_a_handler_that_made_it_after_all_is_believed() -> None:
     node.wait(HANDLER_S)
     (ack,) = sent(CmdAck, end(node, 1))
     assert ack.ok
+
+
+def stuck(node: Node) -> None:
+    """Every slot of echo is held by a handler that was told to stop and does not."""
+    for number in range(1, ECHO_SLOTS + 1):
+        node.begin(number)
+    assert len(of(StopHandler, node.wait(HANDLER_S))) == ECHO_SLOTS
+
+
+def test_capability_whose_handlers_do_not_stop_refuses_at_once_and_holds_up_nobody() -> None:
+    node = Node().live()
+    stuck(node)
+    node.wait(STOPPING_S_MAX)
+    assert refusals(node.cmd(20)) == [(cid(20), "E_INTERNAL")]
+    assert started(node.begin(21, tool=SNAPSHOT, arguments={})) == [cid(21)]
+    end(node, 1)
+    assert started(node.begin(22)) == [cid(22)], "one has stopped after all"
+
+
+def test_command_that_waits_for_handlers_to_stop_waits_no_longer_than_they_may_take() -> None:
+    node = Node().live()
+    stuck(node)
+    assert node.cmd(20) == node.cmd(21, tool=SNAPSHOT, arguments={}) == [], "they have just been told"
+    assert refusals(node.wait(STOPPING_S_MAX - 0.001)) == []
+    effects = node.wait(0.001)
+    assert refusals(effects) == [(cid(20), "E_INTERNAL")]
+    assert started(node.written(effects)) == [cid(21)]
 
 
 def test_a_cancelled_command_that_waits_is_acked_as_not_begun() -> None:
@@ -151,8 +179,8 @@ def test_a_slot_held_by_a_command_that_never_began_is_given_back() -> None:
 
 
 def test_old_results_are_forgotten_before_their_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution_rules, "RESULTS_KEPT_MAX", 2)
-    monkeypatch.setattr(execution_rules, "OUTCOMES_KEPT_MAX", 3)
+    monkeypatch.setattr(outcomes, "RESULTS_KEPT_MAX", 2)
+    monkeypatch.setattr(outcomes, "OUTCOMES_KEPT_MAX", 3)
     node = Node().live()
     for number in range(1, 5):
         node.begin(number)
@@ -165,7 +193,7 @@ def test_old_results_are_forgotten_before_their_outcomes(monkeypatch: pytest.Mon
 
 
 def test_a_result_that_was_confirmed_is_not_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution_rules, "RESULTS_KEPT_MAX", 1)
+    monkeypatch.setattr(outcomes, "RESULTS_KEPT_MAX", 1)
     node = Node().live()
     node.begin(1)
     end(node, 1)

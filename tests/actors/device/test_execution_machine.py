@@ -3,12 +3,13 @@ the node says of it is true. Hypothesis looks for a schedule that shows otherwis
 
 from collections import deque
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from actors.device.journal import AnyRecord, Begun, Ended, JournalState, Opened
-from actors.device.session_messages import (
+import actors.device.outcomes as outcomes_module
+from actors.device.device_messages import (
     Effect,
     HandlerFailed,
     HandlerReturned,
@@ -19,7 +20,8 @@ from actors.device.session_messages import (
     StopHandler,
     WriteJournal,
 )
-from actors.device.session_rules import State
+from actors.device.device_rules import DeviceState
+from actors.device.journal import AnyRecord, Begun, Ended, Forgotten, JournalState, Opened
 from schemas.frames import Cmd, CmdAck, Resume
 from tests.actors.device.node import ECHO, HELLO, JOURNAL, LOG, SNAPSHOT, Node, cid, result_of
 
@@ -75,11 +77,14 @@ class NodeMachine(RuleBasedStateMachine):
         begun = [record.msg_id for record in self.disk if isinstance(record, Begun)]
         assert resume.last_cmd == max(begun, default=None)
         known = {outcome.in_reply_to for outcome in resume.outcomes} | set(resume.running)
-        assert known >= set(begun), "every command that began is accounted for"
+        self.check_accounted_for(begun, known)
         assert set(resume.running) >= self.running
         for outcome in resume.outcomes:
             if not outcome.interrupted:
                 self.check_report(outcome.in_reply_to, outcome.ok, outcome.begun)
+
+    def check_accounted_for(self, begun: list[str], known: set[str]) -> None:
+        assert known >= set(begun), "every command that began is accounted for"
 
     # ---- what can happen ---------------------------------------------------------------------------------------------
 
@@ -87,7 +92,7 @@ class NodeMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.perform(self.node.wait(seconds))
 
-    @precondition(lambda self: self.node.rules.state is State.CONNECTING)
+    @precondition(lambda self: self.node.rules.state is DeviceState.CONNECTING)
     @rule(question_s=SHORT_S, answer_s=SHORT_S, steps=st.sampled_from([3, 3, 3, 2, 1]))
     def a_wire_opens(self, question_s: float, answer_s: float, steps: int) -> None:
         """It may break before the session is live: then nothing more comes on it."""
@@ -102,7 +107,7 @@ class NodeMachine(RuleBasedStateMachine):
             self.the_disk_catches_up()
             self.perform(self.node.resume_ok())
 
-    @precondition(lambda self: self.node.rules.state in (State.RESUMED, State.LIVE))
+    @precondition(lambda self: self.node.rules.state in (DeviceState.RESUMED, DeviceState.LIVE))
     @rule(
         in_ms=st.sampled_from([5000, 5000, 5000, 1000, 50, 0]),
         tools=st.lists(st.sampled_from([ECHO, ECHO, SNAPSHOT, "sys.no.such.tool"]), min_size=1, max_size=4),
@@ -115,7 +120,7 @@ class NodeMachine(RuleBasedStateMachine):
             self.cmds[cmd.msg_id] = cmd
             self.send(cmd)
 
-    @precondition(lambda self: self.cmds and self.node.rules.state in (State.RESUMED, State.LIVE))
+    @precondition(lambda self: self.cmds and self.node.rules.state in (DeviceState.RESUMED, DeviceState.LIVE))
     @rule(data=st.data())
     def a_command_comes_again(self, data: st.DataObject) -> None:
         msg_id = data.draw(st.sampled_from(sorted(self.cmds)))
@@ -126,7 +131,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.received.add(cmd.msg_id)
         self.perform(self.node.receive(cmd))
 
-    @precondition(lambda self: self.cmds and self.node.rules.state in (State.RESUMED, State.LIVE))
+    @precondition(lambda self: self.cmds and self.node.rules.state in (DeviceState.RESUMED, DeviceState.LIVE))
     @rule(data=st.data())
     def a_command_is_cancelled(self, data: st.DataObject) -> None:
         msg_id = data.draw(st.sampled_from(sorted(self.cmds)))
@@ -169,5 +174,36 @@ class NodeMachine(RuleBasedStateMachine):
         assert deadline is None or deadline >= self.node.now - 1e-6
 
 
+class CrampedMachine(NodeMachine):
+    """The same with hardly any room for outcomes: the device forgets all the time, and still says nothing untrue."""
+
+    def __init__(self) -> None:
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(outcomes_module, "OUTCOMES_KEPT_MAX", 2)
+        self.patch.setattr(outcomes_module, "REFUSALS_KEPT_MAX", 1)
+        super().__init__()
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    def check_accounted_for(self, begun: list[str], known: set[str]) -> None:
+        """None of the gateway here ever confirms, so that there is always something to forget."""
+        ended = [record.msg_id for record in self.disk if isinstance(record, Ended)]
+        forgotten = {msg_id for record in self.disk if isinstance(record, Forgotten) for msg_id in record.msg_ids}
+        asked = {
+            msg_id
+            for request in self.requests
+            if isinstance(request, WriteJournal)
+            for record in request.records
+            if isinstance(record, Forgotten)
+            for msg_id in record.msg_ids
+        }
+        assert known >= set(begun) - forgotten - asked, "what is not reported is journaled as forgotten"
+        assert len(known & set(ended)) <= 2
+        assert not self.running & (forgotten | asked)
+
+
+TestCrampedMachine = CrampedMachine.TestCase
+TestCrampedMachine.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
 TestNodeMachine = NodeMachine.TestCase
 TestNodeMachine.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

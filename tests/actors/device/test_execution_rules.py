@@ -6,13 +6,13 @@ import pytest
 from msgspec import UNSET
 
 import actors.device.execution_rules as execution_rules
-from actors.device.journal import AnyRecord, Begun, Confirmed, Ended, JournalState, Opened
-from actors.device.session_messages import (
+from actors.device.device_messages import (
     HandlerFailed,
     HandlerReturned,
     StartHandler,
     WriteJournal,
 )
+from actors.device.journal import AnyRecord, Begun, Confirmed, Ended, JournalState, Opened
 from schemas.errors import Code
 from schemas.frames import CmdAck
 from tests.actors.device.node import (

@@ -1,6 +1,8 @@
 """The journal's file against crashes and bad disks: torn tails, cuts between any two system calls, damage."""
 
 import os
+import stat
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,9 +10,10 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+import trio
 
 from actors.device.file_journal import JOURNAL_FILE, FileJournal, JournalInUseError
-from actors.device.journal import Begun, Confirmed, Ended, JournalFailedError, JournalState, Record
+from actors.device.journal import Begun, Confirmed, Ended, Forgotten, JournalFailedError, JournalState, Record
 from schemas.errors import Code
 from tests.actors.device.node import JOURNAL, LOG, OTHER_LOG, cid
 from tests.actors.device.test_journal import OTHER_JOURNAL, summary
@@ -23,6 +26,7 @@ APPENDS: list[list[Record]] = [
     [Begun(cid(4)), Ended(cid(3), ok=False, code=Code.INTERNAL, begun=False)],
     [Confirmed(cid(3))],
     [Ended(cid(4), ok=True)],
+    [Begun(cid(5)), Forgotten((cid(4),))],
 ]
 
 
@@ -144,6 +148,7 @@ class Machine:
         self.calls = 0
         self._cut_before = cut_before
         self._synced_bytes: dict[int, int] = {}  # by inode
+        self._replaced: dict[Path, bytes | None] = {}  # what a file was before a rename that no folder has synced
         for owner, name in ((os, "write"), (os, "fsync"), (os, "ftruncate"), (Path, "replace"), (Path, "unlink")):
             monkeypatch.setattr(owner, name, self._counted(getattr(owner, name)))
 
@@ -152,10 +157,15 @@ class Machine:
             if self.calls == self._cut_before:
                 raise PowerCutError
             self.calls += 1
+            if call.__name__ == "replace":
+                target = arguments[1]
+                self._replaced.setdefault(target, target.read_bytes() if target.exists() else None)
             result = call(*arguments, **options)
             if call.__name__ == "fsync":
                 status = os.fstat(arguments[0])
                 self._synced_bytes[status.st_ino] = status.st_size
+                if stat.S_ISDIR(status.st_mode):
+                    self._replaced.clear()
             return result
 
         return counted
@@ -165,9 +175,21 @@ class Machine:
         if file.exists():
             os.truncate(file, self._synced_bytes.get(file.stat().st_ino, 0))
 
+    def forget_unsynced_renames(self) -> None:
+        """A rename is durable when its folder is: until then the old file may come back."""
+        for target, before in self._replaced.items():
+            target.unlink()
+            if before is not None:
+                target.write_bytes(before)
+
 
 def live_through(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, cut_before: int | None, *, keeps_unsynced: bool = True
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cut_before: int | None,
+    *,
+    keeps_unsynced: bool = True,
+    keeps_renames: bool = True,
 ) -> tuple[int, int, list[Any]]:
     """Write everything, with a compaction and another log on the way, until the power is cut.
 
@@ -188,21 +210,27 @@ def live_through(
                 answered += 1
                 states.append(summary(JournalState(journal.state.snapshot())))
         except PowerCutError:
-            if not keeps_unsynced:
-                machine.forget_unsynced(folder / JOURNAL_FILE)
-        return machine.calls, answered, states
+            pass
+    if cut_before is not None and not keeps_unsynced:
+        machine.forget_unsynced(folder / JOURNAL_FILE)
+    if cut_before is not None and not keeps_renames:
+        machine.forget_unsynced_renames()
+    return machine.calls, answered, states
 
 
+@pytest.mark.parametrize("keeps_renames", [True, False])
 @pytest.mark.parametrize("keeps_unsynced", [True, False])
 def test_a_power_cut_between_any_two_calls_loses_nothing_that_was_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_unsynced: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps_unsynced: bool, keeps_renames: bool
 ) -> None:
     calls, steps, states = live_through(tmp_path / "whole", monkeypatch, None)
     assert steps == len(APPENDS) + 2
     assert calls > 30, "the compaction is among them"
     for cut_before in range(calls):
         folder = tmp_path / str(cut_before)
-        _, answered, _ = live_through(folder, monkeypatch, cut_before, keeps_unsynced=keeps_unsynced)
+        _, answered, _ = live_through(
+            folder, monkeypatch, cut_before, keeps_unsynced=keeps_unsynced, keeps_renames=keeps_renames
+        )
         # What was answered is there; the step under way when the power went is there whole or not at all.
         assert loaded(folder) in states[answered : answered + 2]
 
@@ -253,6 +281,46 @@ async def test_a_new_journal_that_cannot_be_written_is_a_failure(
         with pytest.raises(JournalFailedError):
             await journal.start(LOG, JOURNAL)
     assert loaded(tmp_path) == (None, None, None, {}, {})
+
+
+async def test_threads_that_hang_elsewhere_do_not_hold_up_the_journal(tmp_path: Path) -> None:
+    """A handler that was stopped may leave its thread behind, and trio has only so many for everybody."""
+    everybody = trio.to_thread.current_default_thread_limiter()
+    taken = [object() for _ in range(int(everybody.total_tokens))]
+    for borrower in taken:
+        everybody.acquire_on_behalf_of_nowait(borrower)
+    try:
+        with opened(tmp_path) as journal, trio.fail_after(5):
+            await journal.start(LOG, JOURNAL)
+            await journal.append([Begun(cid(1))])
+    finally:
+        for borrower in taken:
+            everybody.release_on_behalf_of(borrower)
+
+
+async def test_append_that_is_cancelled_is_whole_when_its_waiter_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync, reached, released = os.fsync, trio.Event(), threading.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def slow_fsync(fd: int) -> None:
+        trio.from_thread.run_sync(reached.set, trio_token=token)
+        released.wait(5)
+        fsync(fd)
+
+    with opened(tmp_path) as journal:
+        await journal.start(LOG, JOURNAL)
+        monkeypatch.setattr(os, "fsync", slow_fsync)
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(journal.append, [Begun(cid(1))])
+                await reached.wait()
+                nursery.cancel_scope.cancel()
+                released.set()
+        assert journal.state.last_cmd == cid(1)
+        await journal.append([Begun(cid(2))])
+    assert loaded(tmp_path)[2] == cid(2)
 
 
 def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

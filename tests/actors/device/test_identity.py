@@ -88,6 +88,8 @@ def test_a_newer_token_is_one_that_somebody_put_there(tmp_path: Path) -> None:
     assert newer_token("old") == "new"
     (tmp_path / TOKEN_FILE).write_text("\n")
     assert newer_token("old") is None
+    (tmp_path / TOKEN_FILE).write_bytes(b"\xff\xfe")
+    assert newer_token("old") is None, "no token at all"
 
 
 # ---- the fingerprint -------------------------------------------------------------------------------------------------

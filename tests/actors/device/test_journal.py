@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.device.file_journal import FileJournal
-from actors.device.journal import AnyRecord, Begun, Confirmed, Ended, Journal, JournalFailedError, JournalState, Opened
+from actors.device.journal import (
+    AnyRecord,
+    Begun,
+    Confirmed,
+    Ended,
+    Forgotten,
+    Journal,
+    JournalFailedError,
+    JournalState,
+    Opened,
+)
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from schemas.errors import Code
 from tests.actors.device.node import JOURNAL, LOG, OTHER_LOG, cid
@@ -73,6 +83,14 @@ async def test_what_is_confirmed_is_forgotten_and_last_cmd_is_not(reopen: Reopen
     assert summary(reopen().state) == (LOG, JOURNAL, cid(3), {}, {})
 
 
+async def test_what_is_forgotten_is_gone_and_last_cmd_is_not(reopen: Reopen) -> None:
+    journal = reopen()
+    await journal.start(LOG, JOURNAL)
+    await journal.append([Begun(cid(1)), Ended(cid(1), ok=True), Begun(cid(2)), Begun(cid(3))])
+    await journal.append([Forgotten((cid(1), cid(3), cid(9)))])
+    assert summary(reopen().state) == (LOG, JOURNAL, cid(3), {cid(2): Begun(cid(2))}, {})
+
+
 async def test_another_log_starts_with_nothing(reopen: Reopen) -> None:
     journal = reopen()
     await journal.start(LOG, JOURNAL)
@@ -102,6 +120,7 @@ RECORDS = st.one_of(
     st.builds(Begun, st.integers(0, 9).map(cid)),
     st.builds(Ended, st.integers(0, 9).map(cid), st.booleans(), st.sampled_from([None, Code.INTERNAL]), st.booleans()),
     st.builds(Confirmed, st.integers(0, 9).map(cid)),
+    st.builds(Forgotten, st.lists(st.integers(0, 9).map(cid), max_size=3).map(tuple)),
     st.builds(Opened, st.sampled_from([LOG, OTHER_LOG]), st.just(JOURNAL)),
 )
 

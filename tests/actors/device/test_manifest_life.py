@@ -2,7 +2,6 @@
 
 from actors.device.gateway_clock import GatewayClock
 from actors.device.manifest_life import RENEW_AFTER, ManifestLife
-from actors.device.omit import Omit
 from schemas.manifest import ISSUED_AHEAD_MS_MAX
 from tests.actors.device.node import T0_MS, unsigned
 
@@ -10,14 +9,14 @@ LIFE_MS = 1_000_000
 
 
 def life_at(now_ms: int = T0_MS) -> tuple[ManifestLife, GatewayClock]:
-    clock = GatewayClock(Omit())
+    clock = GatewayClock()
     set_clock(clock, now_ms, at=0.0)
     return ManifestLife(lambda issued_at_ms: unsigned(issued_at_ms, LIFE_MS), clock), clock
 
 
 def set_clock(clock: GatewayClock, now_ms: int, at: float) -> None:
     clock.ask("A", at)
-    clock.answer("A", now_ms, at)
+    clock.answer("A", now_ms)
 
 
 def test_it_is_stamped_from_the_gateways_clock() -> None:

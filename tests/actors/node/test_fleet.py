@@ -1,6 +1,7 @@
 """The fleet: sessions by node, and the sweep of what nobody finished."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import structlog
@@ -8,8 +9,10 @@ import trio
 from trio.testing import MockClock
 
 from actors.bus.bus import Failed
-from actors.log.store import OpenItem, Part
+from actors.log.store import Compacted, OpenItem, Part
 from actors.node.fleet import COMPACT_EVERY_SWEEPS, RETENTION_MS, SWEEP_EVERY_S, Fleet
+from actors.node.moment import Moment
+from actors.node.node_stream import restore
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
 from schemas.frames import AuthOk, Cmd
@@ -159,12 +162,32 @@ async def test_sweeper_compacts_what_is_past_its_retention(
 ) -> None:
     asked: list[int] = []
 
-    async def compact(before_ms: int) -> int:
+    async def compact(before_ms: int) -> Compacted:
         asked.append(now().wall_ms - before_ms)
         await trio.lowlevel.checkpoint()
-        return 0
+        return Compacted(0, ())
 
     monkeypatch.setattr(fleet.services.store, "compact", compact)
     fleet.start_sweeper()
     await trio.sleep(SWEEP_EVERY_S * COMPACT_EVERY_SWEEPS * 2 + 1)
     assert asked == [RETENTION_MS] * 3
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+async def test_history_of_a_quiet_node_is_cut_too(autojump_clock: MockClock, fleet: Fleet, is_live: bool) -> None:
+    """Fewer events than a snapshot is taken at by itself."""
+    node = ScriptedNode.started_by(fleet)
+    await node.go_live()
+    if not is_live:
+        node.connection.hang_up()
+        await until(lambda: NODE_ID not in fleet.nodes)
+    store = fleet.services.store
+    before = await store.load(STREAM)
+    fleet.services = replace(fleet.services, now=lambda: Moment(0, now().wall_ms + RETENTION_MS + 1000))
+    await fleet.compact()
+    await trio.testing.wait_all_tasks_blocked()
+    await fleet.compact()
+    after = await store.load(STREAM)
+    assert await store.read(STREAM) == ()
+    assert (before.version, after.version) == (2, 2)
+    assert restore(after).epoch == 1

@@ -1,4 +1,4 @@
-"""What the rules of a session hear (events) and what they ask for (effects).
+"""What the rules of a device hear (events) and what they ask for (effects).
 
 Events are facts, effects are orders; the driver turns one into the other and decides nothing. Effects are performed in
 their order, none of them waits, and what comes of them is a later event.

@@ -24,14 +24,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from actors.device.cadence_rules import Cadences
-from actors.device.execution_rules import BAD_ARGUMENTS, LATE, TOO_MANY, Execution, Refusal
-from actors.device.gateway_clock import GatewayClock
-from actors.device.journal import JournalState
-from actors.device.manifest_life import ManifestLife, SignedManifest
-from actors.device.omit import Omit
-from actors.device.resume_pages import resume_frames
-from actors.device.session_messages import (
+from actors.device.cadence_rules import DeviceCadences
+from actors.device.device_messages import (
     CloseWith,
     Connected,
     Effect,
@@ -47,10 +41,14 @@ from actors.device.session_messages import (
     TimePassed,
     WireLost,
 )
+from actors.device.execution_rules import BAD_ARGUMENTS, LATE, TOO_MANY, CommandFault, Execution, refused
+from actors.device.gateway_clock import GatewayClock
+from actors.device.journal import JournalState
+from actors.device.manifest_life import ManifestLife, SignedManifest
+from actors.device.resume_pages import resume_frames
 from actors.device.ticks import Ticks
 from schemas.closes import NodeClose
 from schemas.contract import contract
-from schemas.errors import envelope
 from schemas.frames import (
     Announce,
     AnnounceAck,
@@ -75,7 +73,7 @@ PATIENCE_HEARTBEATS = 2.4  # a question unanswered for so many periods: 4408. 60
 ANNOUNCE_AGAIN_S = 3.0  # after a refusal: the second one still makes it to `resume` in time
 
 
-class State(Enum):
+class DeviceState(Enum):
     CONNECTING = "connecting"
     AUTH_SENT = "auth sent"
     ANNOUNCED = "announced"
@@ -83,15 +81,15 @@ class State(Enum):
     LIVE = "live"
 
 
-_OPENED = frozenset({State.ANNOUNCED, State.RESUMED, State.LIVE})
-_EXPECTED: Mapping[type[Frame], frozenset[State]] = {
-    AuthOk: frozenset({State.AUTH_SENT}),
-    ErrorFrame: _OPENED | {State.AUTH_SENT},
+_OPENED = frozenset({DeviceState.ANNOUNCED, DeviceState.RESUMED, DeviceState.LIVE})
+_EXPECTED: Mapping[type[Frame], frozenset[DeviceState]] = {
+    AuthOk: frozenset({DeviceState.AUTH_SENT}),
+    ErrorFrame: _OPENED | {DeviceState.AUTH_SENT},
     AnnounceAck: _OPENED,
     HeartbeatAck: _OPENED,
-    Cmd: frozenset({State.RESUMED, State.LIVE}),
-    CmdCancel: frozenset({State.RESUMED, State.LIVE}),
-    ResumeOk: frozenset({State.RESUMED}),
+    Cmd: frozenset({DeviceState.RESUMED, DeviceState.LIVE}),
+    CmdCancel: frozenset({DeviceState.RESUMED, DeviceState.LIVE}),
+    ResumeOk: frozenset({DeviceState.RESUMED}),
 }
 
 
@@ -108,8 +106,11 @@ class _Link:
     is_accepted: bool = False  # the first manifest of this session
 
 
-class SessionRules:
+class DeviceRules:
     """`sign(issued_at_ms)` makes a manifest, `new_id()` a ULID; both without side effects that anyone could notice."""
+
+    clock_class = GatewayClock
+    execution_class = Execution
 
     def __init__(
         self,
@@ -119,26 +120,24 @@ class SessionRules:
         sign: Callable[[int], SignedManifest],
         journal: JournalState,
         new_id: Callable[[], str],
-        omit: Omit | None = None,
     ) -> None:
-        omit = omit or Omit()
         self._node_id = node_id
         self._tools = tools
         self._new_id = new_id
-        self._clock = GatewayClock(omit)
+        self._clock = self.clock_class()
         self._manifest = ManifestLife(sign, self._clock)
-        self._execution = Execution(tools, self._clock, journal, omit)
-        self._cadences = Cadences()
+        self._execution = self.execution_class(tools, self._clock, journal)
+        self._cadences = DeviceCadences()
         self._link = _Link()
-        self.state = State.CONNECTING
+        self.state = DeviceState.CONNECTING
 
     # ---- the two doors -----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        effects = self._dispatch(event, now)
-        if self.state is State.ANNOUNCED and self._link.is_accepted and self._execution.is_settled:
+        effects = self._dispatch(event, now) + self._execution.forget_surplus()
+        if self.state is DeviceState.ANNOUNCED and self._link.is_accepted and self._execution.is_settled:
             effects += self._resume()
-        if self.state is State.LIVE:
+        if self.state is DeviceState.LIVE:
             effects += [self._ack(outcome) for outcome in self._execution.unreported]
             self._execution.unreported.clear()
         return effects
@@ -160,7 +159,7 @@ class SessionRules:
                 self._let_go()
                 return []
             case GarbageReceived():
-                return [] if self.state is State.CONNECTING else self._close(NodeClose.BAD_FRAME)
+                return [] if self.state is DeviceState.CONNECTING else self._close(NodeClose.BAD_FRAME)
             case FrameReceived(frame):
                 return self._receive(frame, now)
             case JournalWritten(ticket):
@@ -179,9 +178,9 @@ class SessionRules:
     # ---- opening, closing, time --------------------------------------------------------------------------------------
 
     def _open(self, token: str, now: float) -> list[Effect]:
-        if self.state is not State.CONNECTING:
+        if self.state is not DeviceState.CONNECTING:
             raise ValueError("there is a wire already")
-        self.state = State.AUTH_SENT
+        self.state = DeviceState.AUTH_SENT
         self._link.live_by = now + OPENING_S_MAX
         auth = Auth(msg_id=self._new_id(), token=token, node_id=self._node_id)
         self._clock.ask(auth.msg_id, now)
@@ -189,7 +188,7 @@ class SessionRules:
 
     def _let_go(self) -> None:
         """D0: the wire is gone, and with it all that hung on it."""
-        self.state = State.CONNECTING
+        self.state = DeviceState.CONNECTING
         self._execution.discard_not_begun()
         self._cadences.clear()
         self._clock.forget_questions()
@@ -226,7 +225,7 @@ class SessionRules:
     # ---- frames ------------------------------------------------------------------------------------------------------
 
     def _receive(self, frame: Frame, now: float) -> list[Effect]:
-        if self.state is State.CONNECTING:
+        if self.state is DeviceState.CONNECTING:
             return []  # from a wire we have let go of
         if self.state not in _EXPECTED.get(type(frame), ()):
             return self._close(NodeClose.BAD_FRAME)
@@ -244,7 +243,7 @@ class SessionRules:
             case ResumeOk():
                 if frame.epoch != self._link.epoch:
                     return self._close(NodeClose.BAD_FRAME)
-                self.state = State.LIVE
+                self.state = DeviceState.LIVE
                 self._link.live_by = None
                 return self._execution.confirm(frame.confirmed_through)
             case Cmd():
@@ -256,9 +255,9 @@ class SessionRules:
         return []
 
     def _authenticated(self, frame: AuthOk, now: float) -> list[Effect]:
-        if not self._clock.answer(frame.in_reply_to, frame.now_ms, now):
+        if not self._clock.answer(frame.in_reply_to, frame.now_ms):
             return self._close(NodeClose.BAD_FRAME)
-        self.state = State.ANNOUNCED
+        self.state = DeviceState.ANNOUNCED
         self._link.epoch = frame.epoch
         heartbeat_s = max(HEARTBEAT_S_MIN, min(frame.heartbeat_ms, HEARTBEAT_S_MAX * 1000) / 1000)
         self._link.heartbeats = Ticks(now, heartbeat_s)
@@ -286,7 +285,7 @@ class SessionRules:
         return [NoteRefusal(frame.error["code"])]
 
     def _heard(self, frame: HeartbeatAck, now: float) -> list[Effect]:
-        self._clock.answer(frame.in_reply_to, frame.now_ms, now)
+        self._clock.answer(frame.in_reply_to, frame.now_ms)
         effects = self._execution.confirm(frame.confirmed_through)
         # While an announcement is under way the gateway may still speak of the manifest before it.
         is_open = self._link.announcement is None and self._link.announce_again_at is None
@@ -297,7 +296,7 @@ class SessionRules:
     def _resume(self) -> list[Effect]:
         execution = self._execution
         assert execution.journal_id is not None, "a session without a log_id"
-        self.state = State.RESUMED
+        self.state = DeviceState.RESUMED
         execution.unreported.clear()
         frames = resume_frames(
             execution.journal_id, execution.last_cmd, execution.outcomes(), execution.running(), self._new_id
@@ -305,7 +304,6 @@ class SessionRules:
         return [SendFrame(frame) for frame in frames]
 
     def _ack(self, outcome: Outcome) -> Effect:
-        begun = None if outcome.ok else outcome.begun
         return SendFrame(
             CmdAck(
                 msg_id=self._new_id(),
@@ -313,7 +311,7 @@ class SessionRules:
                 ok=bool(outcome.ok),
                 result=outcome.result,
                 error=outcome.error,
-                begun=begun,
+                begun=None if outcome.ok else outcome.begun,
             )
         )
 
@@ -323,7 +321,7 @@ class SessionRules:
         tool = self._tools.get(cmd.tool)
         if tool is None or tool.target.verb != "subscribe":
             return self._execution.take(cmd, now)
-        if self.state is not State.LIVE:
+        if self.state is not DeviceState.LIVE:
             return self._close(NodeClose.BAD_FRAME)  # a cadence is never replayed
         if cmd.msg_id in self._cadences:
             return []
@@ -331,7 +329,7 @@ class SessionRules:
 
     def _subscribe(self, cmd: Cmd, tool: Tool, now: float) -> list[Effect]:
         """Neither journaled nor held to `last_cmd`: starting a cadence twice harms nobody (§6)."""
-        refusal: Refusal | None = None
+        refusal: CommandFault | None = None
         if self._clock.bound_ms(now) >= cmd.deadline_at_ms:
             refusal = LATE
         elif not contract(tool.input_id).is_valid(cmd.arguments):
@@ -339,12 +337,9 @@ class SessionRules:
         elif self._cadences.is_full:
             refusal = TOO_MANY
         if refusal is not None:
-            error = envelope(refusal.code, refusal.words)
-            return [self._ack(Outcome(in_reply_to=cmd.msg_id, ok=False, error=error, begun=False))]
-        default_ms = tool.input_schema["properties"]["interval_ms"]["default"]
-        interval_s = cmd.arguments.get("interval_ms", default_ms) / 1000
+            return [self._ack(refused(cmd.msg_id, refusal))]
         started = self._ack(Outcome(in_reply_to=cmd.msg_id, ok=True, result={}, begun=True))
-        return [started, *self._cadences.start(cmd.msg_id, tool.name, interval_s, now)]
+        return [started, *self._cadences.start(cmd, tool, now)]
 
 
 def _earliest(*moments: float | None) -> float | None:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.device.journal import JournalState
-from actors.device.session_messages import (
+from actors.device.device_messages import (
     CloseWith,
     Connected,
     FrameReceived,
@@ -16,7 +15,8 @@ from actors.device.session_messages import (
     StartJournal,
     TimePassed,
 )
-from actors.device.session_rules import ANNOUNCE_AGAIN_S, HEARTBEAT_S_MAX, HEARTBEAT_S_MIN, OPENING_S_MAX, State
+from actors.device.device_rules import ANNOUNCE_AGAIN_S, HEARTBEAT_S_MAX, HEARTBEAT_S_MIN, OPENING_S_MAX, DeviceState
+from actors.device.journal import JournalState
 from schemas.closes import NodeClose
 from schemas.errors import Code, envelope
 from schemas.frames import (
@@ -60,10 +60,10 @@ HEARTBEAT_S = 25.0
 REFUSED = ErrorFrame(msg_id=cid(0), error=envelope(Code.ATTESTATION_FAILED))
 
 
-def in_state(state: State) -> Node:
+def in_state(state: DeviceState) -> Node:
     node = Node()
     steps = [node.connect, node.auth_ok, node.announce_ack, node.resume_ok]
-    for step in steps[: list(State).index(state)]:
+    for step in steps[: list(DeviceState).index(state)]:
         step()
     assert node.rules.state is state
     return node
@@ -92,15 +92,15 @@ def test_the_first_frame_is_auth() -> None:
     assert node.rules.next_deadline() is None
     (auth,) = sent(Auth, node.connect())
     assert (auth.token, auth.node_id) == (TOKEN, NODE_ID)
-    assert node.rules.state is State.AUTH_SENT
+    assert node.rules.state is DeviceState.AUTH_SENT
 
 
 def test_auth_ok_is_answered_with_a_manifest_of_the_gateways_time() -> None:
-    node = in_state(State.AUTH_SENT)
+    node = in_state(DeviceState.AUTH_SENT)
     node.now += 2.0  # the answer took this long: the bound counts it
     (announce,) = sent(Announce, node.auth_ok(now_ms=T0_MS))
     assert announce.manifest["issued_at_ms"] == T0_MS + 2000
-    assert node.rules.state is State.ANNOUNCED
+    assert node.rules.state is DeviceState.ANNOUNCED
 
 
 def test_a_node_with_nothing_to_report_resumes_all_the_same() -> None:
@@ -110,18 +110,18 @@ def test_a_node_with_nothing_to_report_resumes_all_the_same() -> None:
 
 
 def test_resume_ok_makes_the_session_live() -> None:
-    node = in_state(State.RESUMED)
+    node = in_state(DeviceState.RESUMED)
     assert node.resume_ok() == []
-    assert node.rules.state is State.LIVE
+    assert node.rules.state is DeviceState.LIVE
 
 
 def test_a_resume_ok_of_another_epoch_is_a_bad_frame() -> None:
-    node = in_state(State.RESUMED)
+    node = in_state(DeviceState.RESUMED)
     assert node.resume_ok(epoch=2) == [CloseWith(NodeClose.BAD_FRAME)]
 
 
 def test_an_auth_ok_that_answers_nothing_is_a_bad_frame() -> None:
-    node = in_state(State.AUTH_SENT)
+    node = in_state(DeviceState.AUTH_SENT)
     assert node.auth_ok(in_reply_to=cid(77)) == [CloseWith(NodeClose.BAD_FRAME)]
 
 
@@ -136,56 +136,56 @@ FRAMES: list[Frame] = [
     Resume(msg_id=cid(0), journal_id="j", last_cmd=None, outcomes=[], running=[]),  # a node's frame
 ]
 LEGAL = {
-    State.AUTH_SENT: {AuthOk, ErrorFrame},
-    State.ANNOUNCED: {ErrorFrame, AnnounceAck, HeartbeatAck},
-    State.RESUMED: {ErrorFrame, AnnounceAck, HeartbeatAck, Cmd, CmdCancel, ResumeOk},
-    State.LIVE: {ErrorFrame, AnnounceAck, HeartbeatAck, Cmd, CmdCancel},
+    DeviceState.AUTH_SENT: {AuthOk, ErrorFrame},
+    DeviceState.ANNOUNCED: {ErrorFrame, AnnounceAck, HeartbeatAck},
+    DeviceState.RESUMED: {ErrorFrame, AnnounceAck, HeartbeatAck, Cmd, CmdCancel, ResumeOk},
+    DeviceState.LIVE: {ErrorFrame, AnnounceAck, HeartbeatAck, Cmd, CmdCancel},
 }
 
 
 @pytest.mark.parametrize("state", list(LEGAL))
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: frame.type)
-def test_a_frame_out_of_order_closes_with_4400_and_nothing_of_it_is_done(state: State, frame: Frame) -> None:
+def test_a_frame_out_of_order_closes_with_4400_and_nothing_of_it_is_done(state: DeviceState, frame: Frame) -> None:
     node = in_state(state)
     effects = node.receive(frame)
     if type(frame) in LEGAL[state]:
         assert of(CloseWith, effects) == []
     else:
         assert effects == [CloseWith(NodeClose.BAD_FRAME)]
-        assert node.rules.state is State.CONNECTING
+        assert node.rules.state is DeviceState.CONNECTING
         (resume,) = node.resumed()
         assert (resume.last_cmd, resume.outcomes, resume.running) == (None, [], [])
 
 
 @pytest.mark.parametrize("state", list(LEGAL))
-def test_garbage_closes_with_4400(state: State) -> None:
+def test_garbage_closes_with_4400(state: DeviceState) -> None:
     node = in_state(state)
     assert node.feed(GarbageReceived(BadFrame(Fault.NOT_JSON))) == [CloseWith(NodeClose.BAD_FRAME)]
-    assert node.rules.state is State.CONNECTING
+    assert node.rules.state is DeviceState.CONNECTING
 
 
 def test_a_wire_that_was_let_go_of_is_not_heard_any_more() -> None:
-    node = in_state(State.CONNECTING)
+    node = in_state(DeviceState.CONNECTING)
     for frame in FRAMES:
         assert node.feed(FrameReceived(frame)) == []
     assert node.feed(GarbageReceived(BadFrame(Fault.NOT_JSON))) == []
     assert node.lose_wire() == []
-    assert node.rules.state is State.CONNECTING
+    assert node.rules.state is DeviceState.CONNECTING
 
 
 def test_a_second_wire_is_a_mistake_of_the_driver() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     with pytest.raises(ValueError, match="wire already"):
         node.feed(Connected(TOKEN))
-    assert node.rules.state is State.LIVE
+    assert node.rules.state is DeviceState.LIVE
 
 
 def test_events_about_nothing_we_know_change_nothing() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     assert node.feed(JournalWritten(99)) == []
     assert node.feed(HandlerReturned(cid(9), result_of())) == []
     assert node.feed(TimePassed()) == []
-    assert node.rules.state is State.LIVE
+    assert node.rules.state is DeviceState.LIVE
 
 
 # ---- the journal of a log --------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def test_the_journal_of_this_log_is_kept() -> None:
 
 
 def test_heartbeats_go_out_every_period_from_auth_ok_on() -> None:
-    node = in_state(State.AUTH_SENT)
+    node = in_state(DeviceState.AUTH_SENT)
     node.now += 1.5
     node.auth_ok(heartbeat_ms=2000)
     assert node.rules.next_deadline() == START + 3.5
@@ -235,7 +235,7 @@ def test_heartbeats_go_out_every_period_from_auth_ok_on() -> None:
 
 @pytest.mark.parametrize(("heartbeat_ms", "period_s"), [(1, HEARTBEAT_S_MIN), (10**400, HEARTBEAT_S_MAX)])
 def test_no_period_makes_the_node_flood_or_fall_silent(heartbeat_ms: int, period_s: float) -> None:
-    node = in_state(State.AUTH_SENT)
+    node = in_state(DeviceState.AUTH_SENT)
     node.auth_ok(heartbeat_ms=heartbeat_ms)
     node.announce_ack()
     node.resume_ok()
@@ -243,32 +243,32 @@ def test_no_period_makes_the_node_flood_or_fall_silent(heartbeat_ms: int, period
 
 
 def test_heartbeats_that_were_missed_are_not_made_up_for() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     node.now += 3.4 * HEARTBEAT_S
     assert len(sent(Heartbeat, node.feed(TimePassed()))) == 1
     assert node.rules.next_deadline() == START + 4 * HEARTBEAT_S
 
 
 def test_an_unanswered_heartbeat_closes_with_4408_after_60_s() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     effects = node.wait(HEARTBEAT_S + 60.0 - 0.001)
     assert len(sent(Heartbeat, effects)) == 3
     assert of(CloseWith, effects) == []
     assert of(CloseWith, node.wait(0.001)) == [CloseWith(NodeClose.TIMEOUT)]
-    assert node.rules.state is State.CONNECTING
+    assert node.rules.state is DeviceState.CONNECTING
     assert node.rules.next_deadline() is None
 
 
 def test_answered_heartbeats_keep_the_session() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     for _ in range(20):
         (heartbeat,) = sent(Heartbeat, node.wait(HEARTBEAT_S))
         assert answered(node, heartbeat) == []
-    assert node.rules.state is State.LIVE
+    assert node.rules.state is DeviceState.LIVE
 
 
-@pytest.mark.parametrize("state", [State.AUTH_SENT, State.ANNOUNCED, State.RESUMED])
-def test_an_opening_that_takes_too_long_closes_with_4408(state: State) -> None:
+@pytest.mark.parametrize("state", [DeviceState.AUTH_SENT, DeviceState.ANNOUNCED, DeviceState.RESUMED])
+def test_an_opening_that_takes_too_long_closes_with_4408(state: DeviceState) -> None:
     node = in_state(state)
     assert of(CloseWith, node.wait(OPENING_S_MAX - 0.001)) == []
     assert of(CloseWith, node.wait(0.001)) == [CloseWith(NodeClose.TIMEOUT)]
@@ -278,7 +278,7 @@ def test_an_opening_that_takes_too_long_closes_with_4408(state: State) -> None:
 
 
 def test_another_etag_in_the_answer_is_answered_with_the_manifest() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     (heartbeat,) = sent(Heartbeat, node.wait(HEARTBEAT_S))
     assert heartbeat.manifest_etag == unsigned(T0_MS).etag
     (announce,) = sent(Announce, answered(node, heartbeat, manifest_etag=None))
@@ -286,13 +286,13 @@ def test_another_etag_in_the_answer_is_answered_with_the_manifest() -> None:
 
 
 def test_the_same_etag_is_no_reason_to_announce() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     (heartbeat,) = sent(Heartbeat, node.wait(HEARTBEAT_S))
     assert answered(node, heartbeat) == []
 
 
 def test_while_an_announcement_is_under_way_another_etag_is_no_reason_to_announce() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     (heartbeat,) = sent(Heartbeat, node.wait(HEARTBEAT_S))
     (announce,) = sent(Announce, answered(node, heartbeat, manifest_etag=None))
     (heartbeat,) = sent(Heartbeat, node.wait(HEARTBEAT_S))
@@ -316,7 +316,7 @@ def test_a_manifest_is_signed_anew_before_half_of_its_life() -> None:
 
 
 def test_a_manifest_is_kept_over_a_reconnect() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     node.now += 60.0
     node.lose_wire()
     node.connect()
@@ -326,13 +326,13 @@ def test_a_manifest_is_kept_over_a_reconnect() -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_refused_manifest_is_signed_anew_after_a_pause(named: bool) -> None:
-    node = in_state(State.AUTH_SENT)
+    node = in_state(DeviceState.AUTH_SENT)
     (announce,) = sent(Announce, node.auth_ok())
     refusal = ErrorFrame(
         msg_id=cid(0), in_reply_to=announce.msg_id if named else None, error=envelope(Code.ATTESTATION_FAILED)
     )
     assert node.receive(refusal) == [NoteRefusal("E_ATTESTATION_FAILED")]
-    assert node.rules.state is State.ANNOUNCED
+    assert node.rules.state is DeviceState.ANNOUNCED
     assert sent(Announce, node.wait(ANNOUNCE_AGAIN_S - 0.001)) == []
     (again,) = sent(Announce, node.wait(0.001))
     assert again.manifest["issued_at_ms"] == T0_MS + ANNOUNCE_AGAIN_S * 1000
@@ -340,13 +340,13 @@ def test_a_refused_manifest_is_signed_anew_after_a_pause(named: bool) -> None:
 
 
 def test_an_error_about_something_else_is_noted() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     assert node.receive(REFUSED) == [NoteRefusal("E_ATTESTATION_FAILED")]
     assert sent(Announce, node.wait(ANNOUNCE_AGAIN_S)) == []
 
 
 def test_an_announcement_that_is_never_answered_closes_with_4408() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     (heartbeat,) = sent(Heartbeat, node.wait(HEARTBEAT_S))
     answered(node, heartbeat, manifest_etag=None)
     for _ in range(2):
@@ -359,7 +359,7 @@ def test_an_announcement_that_is_never_answered_closes_with_4408() -> None:
 
 
 def test_acks_wait_until_the_session_is_live() -> None:
-    node = in_state(State.RESUMED)
+    node = in_state(DeviceState.RESUMED)
     effects = node.begin(1)
     effects += node.feed(HandlerReturned(cid(1), result_of()))
     effects += node.written(effects)
@@ -369,7 +369,7 @@ def test_acks_wait_until_the_session_is_live() -> None:
 
 
 def test_what_ended_before_the_resume_is_in_it_and_not_acked_again() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     node.begin(1)
     node.lose_wire()
     node.written(node.feed(HandlerReturned(cid(1), result_of())))
@@ -379,7 +379,7 @@ def test_what_ended_before_the_resume_is_in_it_and_not_acked_again() -> None:
 
 
 def test_resume_waits_for_a_command_that_is_being_journaled() -> None:
-    node = in_state(State.LIVE)
+    node = in_state(DeviceState.LIVE)
     beginning = node.cmd(1)
     node.lose_wire()
     node.connect()
