@@ -28,7 +28,7 @@ class Outlet(Protocol):
         """Take it all. False when some of it has to wait for the client: then `flush` is called."""
 
     def outstanding(self) -> int:
-        """Bytes written and not acknowledged by the client."""
+        """Bytes written and not acknowledged by the client; none of a connection that is lost or given up."""
 
     async def flush(self) -> None:
         """Write what waits, as the client takes it. Never returns; it is cancelled."""
@@ -45,6 +45,7 @@ class Subscriber:
     """For whom a stream is open, and until when."""
 
     tenant: str
+    sub: str
     token_id: str
     expires_s: float  # monotonic
 
@@ -88,9 +89,9 @@ class StreamActor:
         self.rules.wrote(len(head), now_s)
 
     def offer(self, event: bytes, size: int, now_s: float) -> None:
-        """A frame for this stream: written now, or the stream is over."""
+        """A frame for this stream: written now, or the stream is over. One that was over before touches nothing."""
         rules = self.rules
-        if rules.credit == 0 or now_s >= rules.look_due_s:
+        if (rules.credit == 0 or now_s >= rules.look_due_s) and rules.closed is None:
             rules.looked(self._outlet.outstanding(), now_s)
         if rules.offer(size, now_s):
             if not self._outlet.write(event):

@@ -45,7 +45,12 @@ class Audience:
 
     def leave(self, stream: Stream) -> None:
         """Idempotent. The last one out ends it."""
-        if self._streams.pop(stream, self) is None and not self._streams:
+        if self._streams.pop(stream, self) is None:
+            self.end_if_empty()
+
+    def end_if_empty(self) -> None:
+        """For whoever made it: nobody may have come."""
+        if not self._streams:
             self._on_empty(self)
 
     @property

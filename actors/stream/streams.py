@@ -5,8 +5,8 @@ it. Whether a principal may listen has been decided before; how bytes get out is
 """
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Hashable
+from typing import TypeAlias, TypeVar
 
 import structlog
 import trio
@@ -19,7 +19,6 @@ from actors.stream.fan_out import Audience, FanOut
 from actors.stream.rules import StreamRules
 from actors.stream.settings import StreamSettings
 from actors.supervision.child import ChildSpec, Kind
-from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
@@ -28,6 +27,7 @@ from schemas.errors import Code
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+K = TypeVar("K", bound=Hashable)
 Source: TypeAlias = tuple[NodeActor, str, int]  # a node's session, tool, interval_ms: what a cadence is known by
 
 
@@ -39,6 +39,7 @@ class Streams:
         self._fan_out = FanOut()
         self._audiences: dict[Source, Audience] = {}
         self._per_tenant: Counter[str] = Counter()
+        self._per_agent: Counter[tuple[str, str]] = Counter()  # tenant, sub
         self.closes: Counter[StreamClose] = Counter()  # of streams that have ended, but for those that crashed
         self.crashes = 0
 
@@ -57,20 +58,34 @@ class Streams:
 
         Synchronous: the connection has an owner at every moment. Raises SupervisorStoppingError, the connection closed.
         """
-        if len(self.registry) >= self.settings.streams_max:
+        agent = subscriber.tenant, subscriber.sub
+        if (
+            len(self.registry) >= self.settings.streams_max
+            or self._per_agent[agent] >= self.settings.streams_per_agent_max
+        ):
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
         quota = self.settings.streams_per_tenant_max
         over_quota = 0 < quota <= self._per_tenant[subscriber.tenant]
         audience = None if over_quota else self._audience(source)
         if isinstance(audience, Failed):
             return audience
-        now_s = trio.current_time()
-        outlet = take()
-        rules = StreamRules(self.settings, now_s, subscriber.expires_s)
-        stream = StreamActor(outlet, rules, self.settings, subscriber, audience)
-        if audience is not None:
-            audience.join(stream)
         try:
+            stream = self._start(stream_id, subscriber, audience, take())
+        finally:
+            if audience is not None:
+                audience.end_if_empty()  # the cadence was started for this stream, and it did not come to be
+        self._per_tenant[subscriber.tenant] += 1
+        self._per_agent[agent] += 1
+        stream.write_head(head, trio.current_time())
+        if over_quota:
+            stream.close(StreamClose.RATE_LIMITED)
+        return stream
+
+    def _start(self, stream_id: str, subscriber: Subscriber, audience: Audience | None, outlet: Outlet) -> StreamActor:
+        """Hand the connection to a stream of its own; if that fails, whichever way, it is closed."""
+        try:
+            rules = StreamRules(self.settings, trio.current_time(), subscriber.expires_s)
+            stream = StreamActor(outlet, rules, self.settings, subscriber, audience)
             stream.handle = self._supervisor.start(
                 ChildSpec(
                     name="stream",
@@ -82,13 +97,11 @@ class Streams:
                     on_end=lambda crash: self._ended(stream_id, stream, crash),
                 )
             )
-        except SupervisorStoppingError:
-            stream.give_up()
+        except BaseException:
+            outlet.close()
             raise
-        self._per_tenant[subscriber.tenant] += 1
-        stream.write_head(head, now_s)
-        if over_quota:
-            stream.close(StreamClose.RATE_LIMITED)
+        if audience is not None:
+            audience.join(stream)
         return stream
 
     def revoke(self, token_id: str) -> None:
@@ -126,8 +139,13 @@ class Streams:
             self.closes[stream.rules.closed or StreamClose.NORMAL] += 1
         stream.give_up()
         tenant = stream.subscriber.tenant
-        self._per_tenant[tenant] -= 1
-        if not self._per_tenant[tenant]:
-            del self._per_tenant[tenant]
+        _one_less(self._per_tenant, tenant)
+        _one_less(self._per_agent, (tenant, stream.subscriber.sub))
         closed = stream.rules.closed
         log.info("stream_closed", correlation_id=stream_id, tenant=tenant, code=closed and closed.value.code)
+
+
+def _one_less(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -61,6 +61,8 @@ class StreamSocket:
         return False
 
     def outstanding(self) -> int:
+        if self._gone:
+            return 0  # its descriptor may be another's by now
         fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, _outq)
         return _outq[0] + len(self._unsent)
 
@@ -92,6 +94,7 @@ class StreamSocket:
 
     def close(self) -> None:
         """What the kernel holds, it goes on sending; unless the client has sent more than we read: then it resets."""
+        self._gone = True
         self._pump.unregister(self._sock)
         self._sock.close()
 

@@ -108,7 +108,7 @@ class Subscriptions:
             return Refused(Code.NODE_OFFLINE, correlation_id)
         now = self._now()
         expires_s = now.mono_s + (principal.expires_at_ms - now.wall_ms) / 1000
-        subscriber = Subscriber(principal.tenant, principal.jti, expires_s)
+        subscriber = Subscriber(principal.tenant, principal.sub, principal.jti, expires_s)
         opened = self.streams.open(correlation_id, subscriber, (node, tool.name, interval_ms), head, take)
         if isinstance(opened, Failed):
             return Refused(opened.code, correlation_id, retry_after_ms=opened.retry_after_ms)
