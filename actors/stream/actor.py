@@ -53,8 +53,8 @@ class Subscriber:
 class StreamActor:
     __slots__ = ("_audience", "_is_over", "_nap", "_outlet", "_settings", "handle", "rules", "subscriber")
 
-    handle: Handle
-    """The supervisor's, set by who started this actor."""
+    handle: Handle | None
+    """The supervisor's, set by who started this actor; None before and after."""
 
     def __init__(
         self,
@@ -71,10 +71,12 @@ class StreamActor:
         self._audience = audience
         self._nap: trio.CancelScope | None = None
         self._is_over = False
+        self.handle = None
         outlet.belongs_to(self)
 
     def crash(self, exc: Exception) -> None:
-        self.handle.crash(exc)
+        if self.handle is not None:
+            self.handle.crash(exc)
 
     async def run(self) -> None:
         while self.rules.closed is None:
@@ -113,6 +115,7 @@ class StreamActor:
         """For the supervisor: the task has ended, whatever came before."""
         self.client_gone()
         self._outlet.close()
+        self.handle = None  # it leads back here: what has ended is to be freed now, not by a search for cycles
 
     def _tick(self, now_s: float) -> None:
         if self.rules.closed is None:
