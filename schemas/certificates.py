@@ -83,17 +83,21 @@ class KnownCertificates:
 
     def __init__(self, ca: x509.Certificate, leafs: Iterable[Leaf] = ()) -> None:
         self._ca = ca
-        self._leafs = {leaf.kid: leaf for leaf in leafs}
+        self._leafs: dict[str, Leaf] = {}
+        self._tenants: dict[str, frozenset[str]] = {}  # by node: asked at each connect
+        for leaf in leafs:
+            self.learn(leaf)
 
     def learn(self, leaf: Leaf) -> None:
         self._leafs[leaf.kid] = leaf
+        self._tenants[leaf.node_id] = self.tenants_of(leaf.node_id) | {leaf.tenant}
 
     def resolve(self, kid: str) -> Leaf | None:
         return self._leafs.get(kid)
 
     def tenants_of(self, node_id: str) -> frozenset[str]:
         """The tenants that a node has certificates of: mostly one, none for a node that was never enrolled."""
-        return frozenset(leaf.tenant for leaf in self._leafs.values() if leaf.node_id == node_id)
+        return self._tenants.get(node_id, frozenset())
 
     def vouches_for(self, leaf: Leaf, now_ms: int) -> bool:
         """Whether the CA issued it and both certificates are valid now."""

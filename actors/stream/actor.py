@@ -28,7 +28,7 @@ class Outlet(Protocol):
         """Take it all. False when some of it has to wait for the client: then `flush` is called."""
 
     def outstanding(self) -> int:
-        """Bytes written and not acknowledged by the client."""
+        """Bytes written and not acknowledged by the client; none of a connection that is lost or given up."""
 
     async def flush(self) -> None:
         """Write what waits, as the client takes it. Never returns; it is cancelled."""
@@ -45,6 +45,7 @@ class Subscriber:
     """For whom a stream is open, and until when."""
 
     tenant: str
+    sub: str
     token_id: str
     expires_s: float  # monotonic
 
@@ -52,8 +53,8 @@ class Subscriber:
 class StreamActor:
     __slots__ = ("_audience", "_is_over", "_nap", "_outlet", "_settings", "handle", "rules", "subscriber")
 
-    handle: Handle
-    """The supervisor's, set by who started this actor."""
+    handle: Handle | None
+    """The supervisor's, set by who started this actor; None before and after."""
 
     def __init__(
         self,
@@ -70,10 +71,12 @@ class StreamActor:
         self._audience = audience
         self._nap: trio.CancelScope | None = None
         self._is_over = False
+        self.handle = None
         outlet.belongs_to(self)
 
     def crash(self, exc: Exception) -> None:
-        self.handle.crash(exc)
+        if self.handle is not None:
+            self.handle.crash(exc)
 
     async def run(self) -> None:
         while self.rules.closed is None:
@@ -88,9 +91,9 @@ class StreamActor:
         self.rules.wrote(len(head), now_s)
 
     def offer(self, event: bytes, size: int, now_s: float) -> None:
-        """A frame for this stream: written now, or the stream is over."""
+        """A frame for this stream: written now, or the stream is over. One that was over before touches nothing."""
         rules = self.rules
-        if rules.credit == 0 or now_s >= rules.look_due_s:
+        if (rules.credit == 0 or now_s >= rules.look_due_s) and rules.closed is None:
             rules.looked(self._outlet.outstanding(), now_s)
         if rules.offer(size, now_s):
             if not self._outlet.write(event):
@@ -112,6 +115,7 @@ class StreamActor:
         """For the supervisor: the task has ended, whatever came before."""
         self.client_gone()
         self._outlet.close()
+        self.handle = None  # it leads back here: what has ended is to be freed now, not by a search for cycles
 
     def _tick(self, now_s: float) -> None:
         if self.rules.closed is None:

@@ -5,8 +5,8 @@ it. Whether a principal may listen has been decided before; how bytes get out is
 """
 
 from collections import Counter
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Hashable
+from typing import TypeAlias, TypeVar
 
 import structlog
 import trio
@@ -18,7 +18,6 @@ from actors.stream.fan_out import Audience, FanOut
 from actors.stream.rules import StreamRules
 from actors.stream.settings import StreamSettings
 from actors.supervision.child import ChildSpec, Kind
-from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
@@ -27,6 +26,7 @@ from schemas.errors import Code
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+K = TypeVar("K", bound=Hashable)
 Source: TypeAlias = tuple[str, str, int]  # a node, tool, interval_ms: what a cadence is known by
 
 
@@ -39,6 +39,7 @@ class Streams:
         self._fan_out = FanOut()
         self._audiences: dict[Source, Audience] = {}
         self._per_tenant: Counter[str] = Counter()
+        self._per_agent: Counter[tuple[str, str]] = Counter()  # tenant, sub
         self.closes: Counter[StreamClose] = Counter()  # of streams that have ended, but for those that crashed
         self.crashes = 0
 
@@ -52,7 +53,11 @@ class Streams:
 
     async def seat(self, subscriber: Subscriber, source: Source) -> "Seat | Failed":
         """A place for a stream that is about to open: its cadence runs from here on. Use it as a context manager."""
-        if len(self.registry) >= self.settings.streams_max:
+        agent = subscriber.tenant, subscriber.sub
+        if (
+            len(self.registry) >= self.settings.streams_max
+            or self._per_agent[agent] >= self.settings.streams_per_agent_max
+        ):
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
         if self._is_over_quota(subscriber.tenant):
             return Seat(None)  # it will be told so by its own close event
@@ -68,13 +73,21 @@ class Streams:
         """
         over_quota = seat.audience is None or self._is_over_quota(subscriber.tenant)
         audience = None if over_quota else seat.audience
-        now_s = trio.current_time()
-        outlet = take()
-        rules = StreamRules(self.settings, now_s, subscriber.expires_s)
-        stream = StreamActor(outlet, rules, self.settings, subscriber, audience)
-        if audience is not None:
-            audience.join(stream)
+        stream = self._start(stream_id, subscriber, audience, take())
+        self._per_tenant[subscriber.tenant] += 1
+        self._per_agent[subscriber.tenant, subscriber.sub] += 1
+        stream.write_head(head, trio.current_time())
+        if over_quota:
+            stream.close(StreamClose.RATE_LIMITED)
+        elif audience is not None and audience.ended:  # since it had its seat
+            stream.close(StreamClose.DEVICE_OFFLINE)
+        return stream
+
+    def _start(self, stream_id: str, subscriber: Subscriber, audience: Audience | None, outlet: Outlet) -> StreamActor:
+        """Hand the connection to a stream of its own; if that fails, whichever way, it is closed."""
         try:
+            rules = StreamRules(self.settings, trio.current_time(), subscriber.expires_s)
+            stream = StreamActor(outlet, rules, self.settings, subscriber, audience)
             stream.handle = self._supervisor.start(
                 ChildSpec(
                     name="stream",
@@ -86,13 +99,11 @@ class Streams:
                     on_end=lambda crash: self._ended(stream_id, stream, crash),
                 )
             )
-        except SupervisorStoppingError:
-            stream.give_up()
+        except BaseException:
+            outlet.close()
             raise
-        self._per_tenant[subscriber.tenant] += 1
-        stream.write_head(head, now_s)
-        if over_quota:
-            stream.close(StreamClose.RATE_LIMITED)
+        if audience is not None:
+            audience.join(stream)
         return stream
 
     def revoke(self, token_id: str) -> None:
@@ -138,9 +149,8 @@ class Streams:
             self.closes[stream.rules.closed or StreamClose.NORMAL] += 1
         stream.give_up()
         tenant = stream.subscriber.tenant
-        self._per_tenant[tenant] -= 1
-        if not self._per_tenant[tenant]:
-            del self._per_tenant[tenant]
+        _one_less(self._per_tenant, tenant)
+        _one_less(self._per_agent, (tenant, stream.subscriber.sub))
         closed = stream.rules.closed
         log.info("stream_closed", correlation_id=stream_id, tenant=tenant, code=closed and closed.value.code)
 
@@ -160,3 +170,9 @@ class Seat:
     def __exit__(self, *_: object) -> None:
         if self.audience is not None:
             self.audience.let_go()
+
+
+def _one_less(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

@@ -31,7 +31,11 @@ from gateway.observe.log_output import LogSettings, log_to
 
 TENANT = "bench"
 INTERVAL_MS = 60_000
-LIMITS = {"door.connections_per_address_max": 20_000, "door.connections_max": 20_000}
+LIMITS = {
+    "door.connections_per_address_max": 20_000,
+    "door.connections_max": 20_000,
+    "stream.streams_per_agent_max": 20_000,
+}
 
 
 async def serve(fifo: str) -> None:

@@ -23,6 +23,7 @@ from gateway.devices.listener import DeviceListener, ListenerSettings
 from gateway.identity.device_auth import judge_auth
 from gateway.identity.tokens import Verifier
 from gateway.main.clock import now_of_this_run
+from gateway.net.addresses import Network
 from gateway.net.pump import Pump
 from schemas.certificates import KnownCertificates
 
@@ -33,6 +34,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 class DeviceSettings:
     node: NodeSettings = field(default_factory=NodeSettings)
     listener: ListenerSettings = field(default_factory=ListenerSettings)
+    trusted_proxies: tuple[Network, ...] = ()  # peers whose X-Forwarded-For is believed; nobody else's is
 
 
 class DeviceSide:
@@ -73,6 +75,7 @@ class DeviceSide:
             lambda frame: judge_auth(frame, verifier, certificates, now().wall_ms),
             settings.listener,
             tls,
+            settings.trusted_proxies,
         )
         self._supervisor = supervisor
         self._store = store

@@ -2,15 +2,15 @@
 
 Each connection has a task of its own until it is authenticated: the WebSocket handshake, then one `auth` frame, each
 within its time. Then the raw socket is taken from trio and given to the node's actor, and the task ends. How many may
-be on their way at once is bounded, in all and for each address, so that strangers cannot keep nodes out.
+be on their way at once is bounded, in all and for each address, so that strangers cannot keep nodes out; that bounds
+TLS handshakes too. Behind a trusted proxy the address is the one that the proxy vouches for in the upgrade request.
 """
 
 import contextlib
 import errno
 import socket
 import ssl
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TypeAlias
@@ -32,6 +32,7 @@ from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.devices.frame_reader import FrameReader
 from gateway.devices.node_socket import NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
+from gateway.net.addresses import Addresses, Network
 from gateway.net.pump import Pump
 from schemas.closes import NodeClose
 from schemas.errors import CODE_OF_STATUS, envelope
@@ -59,13 +60,21 @@ class ListenerSettings:
     head_bytes_max: int = 16 * 1024  # of the upgrade request; a longer one is 400
     nodes_max: int = 20_000  # sessions; the next connection gets HTTP 503
     strangers_max: int = 1_000  # connections that are not authenticated yet; the next one gets HTTP 503
-    strangers_per_address_max: int = 100  # the same for one address
+    strangers_per_address_max: int = 100  # the same for one address, or one /64 of IPv6
     turned_away_max: int = 64  # over these limits and being told so with 503; the next one is closed without a word
     accept_again_s: float = 0.1  # pause after accept failed for want of file descriptors or memory
     control_frames_max: int = 16  # pings and fragments before `auth`; more: 4400
     backlog: int = 1024  # not accepted yet; the kernel drops the next one's SYN, and its node tries again
     unreachable_s_max: int = 30  # TCP_USER_TIMEOUT: a node whose network is gone is dropped by the kernel
     sockets: SocketSettings = field(default_factory=SocketSettings)
+
+
+@dataclass(slots=True)
+class _Stranger:
+    """Who is not authenticated yet."""
+
+    peer: str
+    counted_as: str | None  # an address; None for one that a proxy brings and has not yet told of
 
 
 class DeviceListener:
@@ -77,24 +86,26 @@ class DeviceListener:
         authenticate: Callable[[Frame | BadFrame], Authenticated | NodeClose],
         settings: ListenerSettings,
         tls: ssl.SSLContext | None = None,
+        trusted_proxies: tuple[Network, ...] = (),
     ) -> None:
+        self.strangers = 0
+        """Connections that are not authenticated yet."""
         self._supervisor = supervisor
         self._fleet = fleet
         self._pump = pump
         self._authenticate = authenticate
         self._settings = settings
         self._tls = tls
-        self._strangers: Counter[str] = Counter()
-
-    @property
-    def strangers(self) -> int:
-        """Connections that are not authenticated yet."""
-        return self._strangers.total()
+        # Over its limit an address has a few more, which are told so.
+        self._addresses = Addresses(trusted_proxies, settings.strangers_per_address_max + settings.turned_away_max)
 
     async def listen(self, host: str, port: int) -> int:
         """Bind, start accepting, and say on which port."""
         listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
         for listener in listeners:
+            # Those accepted inherit it.
+            unreachable_ms = self._settings.unreachable_s_max * 1000
+            listener.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unreachable_ms)
             self._supervisor.start(
                 ChildSpec(
                     name="device_listener",
@@ -117,42 +128,53 @@ class DeviceListener:
                 log.error("out_of_file_descriptors")
                 await trio.sleep(self._settings.accept_again_s)
                 continue
-            address = str(stream.socket.getpeername()[0]) if _is_connected(stream) else ""
-            if self._is_past_all_limits(address):
+            stranger = self._let_in(stream)
+            if stranger is None:
                 stream.socket.close()
                 continue
-            self._strangers[address] += 1
             try:
                 self._supervisor.start(
                     ChildSpec(
                         name="device_greeting",
-                        run=lambda stream=stream, address=address: self._greet(stream, address),  # type: ignore[misc]
+                        run=lambda stream=stream, stranger=stranger: self._greet(stream, stranger),  # type: ignore[misc]
                         kind=Kind.TEMPORARY,
                         stage=Stage.ACCEPTING,
                     )
                 )
             except SupervisorStoppingError:
-                self._forget(address)
+                self._let_go(stranger)
                 stream.socket.close()
                 return
 
-    def _is_past_all_limits(self, address: str) -> bool:
-        """Whether there are so many strangers that this one is not even told."""
-        spare = self._settings.turned_away_max
-        return (
-            self.strangers >= self._settings.strangers_max + spare
-            or self._strangers[address] >= self._settings.strangers_per_address_max + spare
-        )
+    def _let_in(self, stream: trio.SocketStream) -> _Stranger | None:
+        """Count one more; None when there are so many that this one is not even told, or when it is gone."""
+        try:
+            peer = str(stream.socket.getpeername()[0])
+        except OSError:
+            return None
+        if self.strangers >= self._settings.strangers_max + self._settings.turned_away_max:
+            return None
+        # A proxy's connections are many clients', which are counted one by one, as their requests tell whose they are.
+        stranger = _Stranger(peer, None)
+        if not self._addresses.is_proxy(peer) and not self._count_as(peer, stranger):
+            return None
+        self.strangers += 1
+        return stranger
 
-    def _forget(self, address: str) -> None:
-        self._strangers[address] -= 1
-        if not self._strangers[address]:
-            del self._strangers[address]
+    def _count_as(self, address: str, stranger: _Stranger) -> bool:
+        if not self._addresses.enter(address):
+            return False
+        stranger.counted_as = address
+        return True
+
+    def _let_go(self, stranger: _Stranger) -> None:
+        self.strangers -= 1
+        if stranger.counted_as is not None:
+            self._addresses.leave(stranger.counted_as)
 
     # ---- a stranger -------------------------------------------------------------------------------------------------
 
-    async def _greet(self, raw: trio.SocketStream, address: str) -> None:
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.unreachable_s_max * 1000)
+    async def _greet(self, raw: trio.SocketStream, stranger: _Stranger) -> None:
         stream: Stream = raw
         adopted = False
         try:
@@ -161,17 +183,17 @@ class DeviceListener:
                 if self._tls is not None:
                     stream = trio.SSLStream(raw, self._tls, server_side=True, https_compatible=True)
                     await stream.do_handshake()
-                early = await self._upgrade(stream, protocol, address)
+                early = await self._upgrade(stream, protocol, stranger)
             if protocol.state is OPEN:
                 adopted = await self._admit(stream, protocol, early)
         except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, ConnectionError):
             pass
         finally:
-            self._forget(address)
+            self._let_go(stranger)
             if not adopted:
                 raw.socket.close()
 
-    async def _upgrade(self, stream: Stream, protocol: NodeProtocol, address: str) -> bytes:
+    async def _upgrade(self, stream: Stream, protocol: NodeProtocol, stranger: _Stranger) -> bytes:
         """The HTTP half: answer the request by an upgrade, or by an error and the end of the connection.
 
         Returns what came behind the request: a first frame may come with it.
@@ -186,6 +208,9 @@ class DeviceListener:
             request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
         if request is None:
             await self._say_and_linger(stream, _NOT_HTTP)
+            return b""
+        address = stranger.counted_as or self._addresses.vouched_for(stranger.peer, _forwarded(request))
+        if stranger.counted_as is None and not self._count_as(address, stranger):
             return b""
         status = self._refusal(request, address)
         response = protocol.accept(request) if status is None else protocol.reject(status, "")
@@ -210,7 +235,7 @@ class DeviceListener:
         over = (
             len(self._fleet.nodes) >= settings.nodes_max
             or self.strangers > settings.strangers_max
-            or self._strangers[address] > settings.strangers_per_address_max
+            or self._addresses.open_of(address) > settings.strangers_per_address_max
         )
         if over:
             return HTTPStatus.SERVICE_UNAVAILABLE
@@ -304,13 +329,10 @@ class DeviceListener:
         return True
 
 
-def _is_connected(stream: trio.SocketStream) -> bool:
-    """A peer may be gone before we come to look; its address with it."""
-    try:
-        stream.socket.getpeername()
-    except OSError:
-        return False
-    return True
+def _forwarded(request: Request) -> Iterator[tuple[bytes, bytes]]:
+    """As it came."""
+    for value in request.headers.get_all("X-Forwarded-For"):
+        yield b"x-forwarded-for", value.encode("latin-1")
 
 
 async def _receive(stream: Stream) -> bytes:

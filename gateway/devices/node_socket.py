@@ -198,6 +198,10 @@ class NodeSocket(ABC):
         if cause is not None and not self._gone.is_set():
             self.close(NodeClose.INTERNAL)
         self._release()
+        self._closing = True
+        # Each of these leads back here, and what has ended is to be freed now, not by the next search for cycles.
+        self._actor = self._crash = None
+        self._protocol.parser.close()
 
 
 class PlainNodeSocket(NodeSocket):

@@ -92,7 +92,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
     gc.set_threshold(*GC_THRESHOLDS)
     http, nodes = Address.parse(settings.http.listen), Address.parse(settings.devices.listen)
-    door_settings = settings.door_settings
+    door_settings, device_settings = settings.door_settings, settings.device_settings
     http_tls = server_context("http", settings.http.tls_certificate, settings.http.tls_key, ALPN)
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
     policy = PolicySource.open(settings.governance)
@@ -109,9 +109,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             policy.start(supervisor)
             if token_keys is not None:
                 token_keys.start(supervisor)
-            devices = DeviceSide(
-                supervisor, store, folder.verifier, folder.certificates, settings.device_settings, device_tls
-            )
+            devices = DeviceSide(supervisor, store, folder.verifier, folder.certificates, device_settings, device_tls)
             await devices.start()
             streams = Streams(supervisor, devices.fleet, settings.stream)
             streams.start()

@@ -36,6 +36,7 @@ from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.settings import AccessSettings
 from gateway.mcp.settings import McpSettings
+from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
@@ -76,6 +77,7 @@ class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1:8421"
     tls_certificate: str | None = None  # PEM, with its chain; with it nodes dial in over wss://
     tls_key: str | None = None
+    trusted_proxies: list[str] = []  # as for agents: networks whose X-Forwarded-For is believed
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -99,15 +101,19 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def device_settings(self) -> DeviceSettings:
-        return DeviceSettings(self.node, self.listener)
+        return DeviceSettings(self.node, self.listener, _networks("devices", self.devices.trusted_proxies))
 
     @property
     def door_settings(self) -> DoorSettings:
-        try:
-            proxies = tuple(ip_network(network) for network in self.http.trusted_proxies)
-        except ValueError:
-            raise SettingsError("http.trusted_proxies is a list of networks, such as 10.0.0.0/8") from None
+        proxies = _networks("http", self.http.trusted_proxies)
         return DoorSettings(trusted_proxies=proxies, **asdict(self.door))
+
+
+def _networks(section: str, texts: list[str]) -> tuple[Network, ...]:
+    try:
+        return tuple(ip_network(text) for text in texts)
+    except ValueError:
+        raise SettingsError(f"{section}.trusted_proxies is a list of networks, such as 10.0.0.0/8") from None
 
 
 _SECTIONS = frozenset(Settings.__struct_fields__) - {"data"}

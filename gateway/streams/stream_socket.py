@@ -29,14 +29,13 @@ class StreamSocket:
 
     __slots__ = ("_actor", "_gone", "_input_bytes_left", "_pump", "_sock", "_unsent")
 
-    _actor: StreamActor
-
     def __init__(self, sock: socket.socket, pump: Pump, input_bytes_max: int) -> None:
         self._sock = sock
         self._pump = pump
         self._input_bytes_left = input_bytes_max
         self._unsent = b""
         self._gone = False
+        self._actor: StreamActor | None = None
 
     def belongs_to(self, actor: StreamActor) -> None:
         self._actor = actor
@@ -61,6 +60,8 @@ class StreamSocket:
         return False
 
     def outstanding(self) -> int:
+        if self._gone:
+            return 0  # its descriptor may be another's by now
         fcntl.ioctl(self._sock.fileno(), termios.TIOCOUTQ, _outq)
         return _outq[0] + len(self._unsent)
 
@@ -92,8 +93,10 @@ class StreamSocket:
 
     def close(self) -> None:
         """What the kernel holds, it goes on sending; unless the client has sent more than we read: then it resets."""
+        self._gone = True
         self._pump.unregister(self._sock)
         self._sock.close()
+        self._actor = None  # it leads back here, and what has ended is to be freed now, not by a search for cycles
 
     # ---- in ---------------------------------------------------------------------------------------------------------
 
@@ -108,13 +111,18 @@ class StreamSocket:
         self._input_bytes_left -= len(data)
         if not data or self._input_bytes_left < 0:
             # Half-closed, or talking without end. Either way nothing more is read.
+            assert self._actor is not None
             self._pump.unregister(self._sock)
             self._actor.close(StreamClose.NORMAL)
 
     def crash(self, exc: Exception) -> None:
+        assert self._actor is not None
         self._actor.crash(exc)
 
     def _lose(self) -> None:
+        if self._gone:
+            return
+        assert self._actor is not None
         self._gone = True
         self._unsent = b""
         self._pump.unregister(self._sock)

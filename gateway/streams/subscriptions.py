@@ -102,7 +102,7 @@ class Subscriptions:
     ) -> StreamActor | Refused:
         now = self._now()
         expires_s = now.mono_s + (principal.expires_at_ms - now.wall_ms) / 1000
-        subscriber = Subscriber(principal.tenant, principal.jti, expires_s)
+        subscriber = Subscriber(principal.tenant, principal.sub, principal.jti, expires_s)
         seat = await self.streams.seat(subscriber, (tool.target.node_id, tool.name, interval_ms))
         if isinstance(seat, Failed):
             return Refused(seat.code, correlation_id, retry_after_ms=seat.retry_after_ms)

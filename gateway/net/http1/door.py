@@ -18,7 +18,7 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.net.http1.addresses import Addresses
+from gateway.net.addresses import Addresses
 from gateway.net.http1.app_call import App
 from gateway.net.http1.connection import Connection
 from gateway.net.http1.responses import refusal

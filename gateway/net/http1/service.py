@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from actors.supervision.in_flight import InFlight
-from gateway.net.http1.addresses import Addresses
+from gateway.net.addresses import Addresses
 from gateway.net.http1.app_call import App
 from gateway.net.http1.heads import KnownHeads
 from gateway.net.http1.settings import DoorSettings

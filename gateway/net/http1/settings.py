@@ -1,10 +1,8 @@
 """Every bound of the door, and what happens when it is reached."""
 
-import ipaddress
 from dataclasses import dataclass
-from typing import TypeAlias
 
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+from gateway.net.addresses import Network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +25,7 @@ class DoorLimits:
     unreachable_s_max: int = 120  # TCP_USER_TIMEOUT; shorter, and a stream's last words are lost with it
 
     connections_max: int = 10_000  # in all; the next one is told 503
+    # Of IPv6, a /64 is one address.
     connections_per_address_max: int = 256  # for one address; the next one, or its next request by proxy, is told 503
     turns_per_address_max: int = 8  # of one address's connections in a pass of the event loop, if there are others
     refusals_max: int = 64  # being told 503 at the same time; the next one is closed without a word

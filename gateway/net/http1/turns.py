@@ -10,7 +10,7 @@ from itertools import islice
 
 import trio
 
-from gateway.net.http1.addresses import Addresses
+from gateway.net.addresses import Addresses, network_of
 
 ALONE_TIMES = 16
 """An address that is alone has so many times as many connections before they take turns: whoever comes next waits for
@@ -25,7 +25,7 @@ class Turns:
         self._idle = trio.lowlevel.ParkingLot()
 
     def of(self, address: str) -> "Share":
-        return Share(self, address)
+        return Share(self, network_of(address))
 
     def must_wait(self, address: str) -> bool:
         """Taking turns costs a request a tenth more: an address that is alone does it for whoever comes next only."""

@@ -19,6 +19,7 @@ from gateway.devices.device_side import DeviceSettings, DeviceSide
 from gateway.devices.listener import ListenerSettings
 from gateway.identity.tokens import Issuer, Scope, TokenClass, Verifier, key_id
 from gateway.main.clock import now
+from gateway.net.addresses import Network
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from schemas.frames import Announce, AnnounceAck, Auth, AuthOk, Frame, Resume, ResumeOk, Side, decode, encode
 from schemas.manifest import NodeIdentity
@@ -45,7 +46,9 @@ def token(**changes: Any) -> str:
 
 
 class Site:
-    def __init__(self, listener_settings: ListenerSettings, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, listener_settings: ListenerSettings, tls: ssl.SSLContext | None, trusted_proxies: tuple[Network, ...]
+    ) -> None:
         wall_ms = now().wall_ms
         self.ca = CertificateAuthority.make(private_key(1), wall_ms - 86_400_000)
         self.certificates = KnownCertificates(self.ca.certificate)
@@ -58,7 +61,7 @@ class Site:
             self.store,
             self.verifier,
             self.certificates,
-            DeviceSettings(listener=listener_settings),
+            DeviceSettings(listener=listener_settings, trusted_proxies=trusted_proxies),
             tls,
         )
         self.fleet, self.pump, self.listener = self.devices.fleet, self.devices.pump, self.devices.listener
@@ -71,10 +74,14 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site(settings: ListenerSettings | None = None, tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
+async def open_site(
+    settings: ListenerSettings | None = None,
+    tls: ssl.SSLContext | None = None,
+    trusted_proxies: tuple[Network, ...] = (),
+) -> AsyncIterator[Site]:
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            site = Site(settings or ListenerSettings(), tls)
+            site = Site(settings or ListenerSettings(), tls, trusted_proxies)
             await nursery.start(site.supervisor.run)
             await site.devices.start()
             site.port = await site.devices.listen("127.0.0.1", 0)

@@ -127,6 +127,15 @@ async def test_strangers_far_over_the_limit_are_closed_without_a_word_and_cost_n
         nursery.cancel_scope.cancel()
 
 
+async def test_node_whose_network_is_gone_is_dropped_by_the_kernel() -> None:
+    async with open_site(ListenerSettings(unreachable_s_max=7)) as site, dial(site) as node:
+        await node.go_live(site)
+        actor = site.fleet.nodes.find(NODE_ID)
+        assert actor is not None
+        sock = actor._connection._sock  # type: ignore[attr-defined]  # noqa: SLF001
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7000
+
+
 async def test_running_out_of_file_descriptors_does_not_stop_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     accept = trio.SocketListener.accept
     failures = [OSError(errno.EMFILE, "out")] * 10

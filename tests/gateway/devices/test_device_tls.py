@@ -5,6 +5,7 @@ from pathlib import Path
 
 import trio
 
+from gateway.devices.listener import ListenerSettings
 from schemas.frames import Heartbeat, HeartbeatAck, encode
 from tests.certificates import tls_contexts
 from tests.gateway.devices.site import dial, open_site
@@ -44,6 +45,21 @@ async def test_hundred_frames_at_once_are_no_reason_to_close_over_tls(tmp_path: 
             actor.on_frame(encode(Heartbeat(msg_id=node.msg_id(), manifest_etag=None)))
         for _ in range(100):
             assert isinstance(await node.hear(), HeartbeatAck)
+
+
+async def test_handshakes_under_way_are_bounded_as_strangers_are(tmp_path: Path) -> None:
+    server, _ = tls_contexts(tmp_path)
+    settings = ListenerSettings(strangers_max=2, turned_away_max=1)
+    async with open_site(settings, tls=server) as site:
+        silent = [await trio.open_tcp_stream("127.0.0.1", site.port) for _ in range(3)]
+        await until(lambda: site.listener.strangers == 3)
+        async with await trio.open_tcp_stream("127.0.0.1", site.port) as one_more:
+            with contextlib.suppress(trio.BrokenResourceError):
+                assert await one_more.receive_some() == b""
+        assert site.listener.strangers == 3
+        for stream in silent:
+            await stream.aclose()
+        await until(lambda: site.listener.strangers == 0)
 
 
 async def test_stranger_that_speaks_no_tls_is_dropped(tmp_path: Path) -> None:

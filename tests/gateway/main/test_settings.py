@@ -29,8 +29,20 @@ def test_flags_win_over_environment_and_that_over_the_file(tmp_path: Path) -> No
 
 
 def test_trusted_proxies_are_networks() -> None:
-    settings = load(None, {"HELIOGRAPH_HTTP_TRUSTED_PROXIES": '["10.0.0.0/8", "::1/128"]'}, {})
+    proxies = {
+        "HELIOGRAPH_HTTP_TRUSTED_PROXIES": '["10.0.0.0/8", "::1/128"]',
+        "HELIOGRAPH_DEVICES_TRUSTED_PROXIES": '["10.1.0.0/16"]',
+    }
+    settings = load(None, proxies, {})
     assert [str(network) for network in settings.door_settings.trusted_proxies] == ["10.0.0.0/8", "::1/128"]
+    assert [str(network) for network in settings.device_settings.trusted_proxies] == ["10.1.0.0/16"]
+
+
+@pytest.mark.parametrize("section", ["http", "devices"])
+def test_trusted_proxies_that_are_no_networks_are_named(section: str) -> None:
+    settings = load(None, {}, {f"{section}.trusted_proxies": ["10.0.0.1/8"]})
+    with pytest.raises(SettingsError, match=f"{section}.trusted_proxies"):
+        _ = (settings.door_settings, settings.device_settings)
 
 
 @pytest.mark.parametrize(

@@ -256,6 +256,7 @@ class Site:
         left = {
             "streams": len(self.streams.registry),
             "tenants": len(self.streams._per_tenant),  # noqa: SLF001
+            "agents": len(self.streams._per_agent),  # noqa: SLF001
             "audiences": len(self.streams._audiences),  # noqa: SLF001
             "fan_out": len(self.streams._fan_out._audiences),  # noqa: SLF001
             "connections": self.door.connections,

@@ -1,5 +1,6 @@
 """The same rules over ASGI `send`: streams of HTTP/2, where hypercorn stands between a stream and its client."""
 
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -110,6 +111,16 @@ async def test_stream_past_the_tenants_quota_opens_and_is_closed_with_4429() -> 
         over = await agent.subscribe()
         await agent.opened(over)
         assert await agent.rest(over) == close(4429, "rate_limited")
+
+
+async def test_streams_of_one_agent_on_one_connection_are_counted_one_by_one() -> None:
+    async with site(replace(SLOW, streams_per_agent_max=2)) as here:
+        _, agent, _ = await open_one(here)
+        await agent.opened(await agent.subscribe())
+        over = await agent.subscribe()
+        answer = await agent.rest(over)
+        assert json.loads(answer)["code"] == "E_RATE_LIMITED"
+        assert len(here.streams.registry) == 2
 
 
 # ---- a client whose window is shut ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import gc
 import resource
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,6 +115,22 @@ async def get_to(moment: str, here: Site, node: Node, agent: Agent) -> None:
             for _ in range(20):
                 await here.subscribe()
             node.publish()  # more than are served at once: they wait for the fan-out
+
+
+async def test_stream_that_has_ended_is_freed_without_a_search_for_cycles() -> None:
+    async with site() as here:
+        await here.node()
+        agent = await here.subscribe()
+        left = weakref.WeakSet[object]([here.newest.handle])
+        gc.disable()
+        try:
+            agent.half_close()
+            assert await agent.close_code() == 1000
+            agent.hang_up()
+            await here.no_streams()
+            await until(lambda: not left)
+        finally:
+            gc.enable()
 
 
 # ---- bugs of our own -----------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What an agent sees of a stream on the wire: how it opens, or why it does not, and its events to the byte."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -170,6 +171,20 @@ async def test_more_streams_than_the_gateway_holds_are_refused_until_one_has_end
         first.hang_up()
         await until(lambda: len(here.streams.registry) == 1)
         await here.subscribe()
+
+
+async def test_more_streams_than_an_agent_may_have_are_refused_whatever_token_they_come_with() -> None:
+    other = "agent_00000000-0000-4000-8000-000000000000"
+    async with site(replace(SLOW, streams_per_agent_max=2)) as here:
+        node = await here.node()
+        first, _ = await here.subscribe(agent=token()), await here.subscribe(agent=token())
+        status, error = await (await here.ask(agent=token(), arguments={"interval_ms": 1000})).answer()
+        assert (status, error["code"]) == (429, "E_RATE_LIMITED")
+        assert len(node.cadences) == 1  # nothing was asked of the node for it
+        await here.subscribe(agent=token(sub=other))
+        first.hang_up()
+        await until(lambda: len(here.streams.registry) == 2)
+        await here.subscribe(agent=token())
 
 
 # ---- cadences ------------------------------------------------------------------------------------------------------

@@ -208,6 +208,27 @@ async def test_clients_behind_a_trusted_proxy_are_counted_one_by_one() -> None:
         assert (await two.ask(request(b"/", b"192.0.2.1"))).body == b"192.0.2.1"
 
 
+async def test_addresses_of_one_ipv6_network_have_one_share_and_are_told_apart_for_the_application() -> None:
+    busy = trio.Event()
+
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/busy":
+            busy.set()
+            await trio.sleep_forever()
+        await answer(send, scope["client"][0].encode())
+
+    def request(path: bytes, address: bytes) -> bytes:
+        return b"GET %b HTTP/1.1\r\n%bX-Forwarded-For: %b\r\n\r\n" % (path, HOST, address)
+
+    settings = DoorSettings(connections_per_address_max=1, trusted_proxies=(ipaddress.ip_network("127.0.0.0/8"),))
+    async with site(app, settings) as here, here.client() as one, here.client() as two, here.client() as three:
+        assert (await one.ask(request(b"/", b"2001:db8::1"))).body == b"2001:db8::1"
+        await one.send(request(b"/busy", b"2001:db8::1"))
+        await busy.wait()
+        assert (await two.ask(request(b"/", b"2001:db8::2"))).status == 503
+        assert (await three.ask(request(b"/", b"2001:db8:0:1::2"))).body == b"2001:db8:0:1::2"
+
+
 async def test_forwarded_address_of_anyone_else_is_not_believed() -> None:
     async with site() as here, here.client() as client:
         response = await client.ask(b"GET / HTTP/1.1\r\nX-Forwarded-For: 6.6.6.6\r\n" + HOST + b"\r\n")

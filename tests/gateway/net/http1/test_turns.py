@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.net.http1.addresses import Addresses
+from gateway.net.addresses import Addresses
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.turns import ALONE_TIMES, Turns
@@ -34,6 +34,13 @@ def addresses(**open_: int) -> Addresses:
 )
 def test_address_takes_turns_when_it_has_more_connections_than_turns(open_: dict[str, int], must_wait: bool) -> None:
     assert Turns(addresses(**open_), TURNS).must_wait("crowd") is must_wait
+
+
+def test_addresses_of_one_ipv6_network_take_turns_together() -> None:
+    turns = Turns(addresses(**{f"2001:db8::{n}": 1 for n in range(1, TURNS + 2)}, other=1), TURNS)
+    assert turns.must_wait("2001:db8::1")
+    assert turns.of("2001:db8::1") == turns.of("2001:db8::2")
+    assert not turns.must_wait("2001:db8:0:1::1")
 
 
 class Passes(trio.abc.Instrument):

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from gateway.net.http1.addresses import Addresses
+from gateway.net.addresses import Addresses
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.turns import Share, Turns
 from gateway.net.http1.wire import Wire

@@ -4,7 +4,7 @@ import ipaddress
 
 import pytest
 
-from gateway.net.http1.addresses import Addresses
+from gateway.net.addresses import Addresses, network_of
 
 PROXIES = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
 
@@ -52,3 +52,29 @@ def test_each_address_has_its_share() -> None:
     for address in ("a", "a", "b"):
         addresses.leave(address)
     assert addresses.count == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "same", "other"),
+    [
+        ("192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"),
+        ("::ffff:192.0.2.1", "::FFFF:C000:0201", "::ffff:192.0.2.2"),
+        ("2001:db8:0:1::1", "2001:DB8:0:1:ffff:ffff:ffff:ffff", "2001:db8:0:2::1"),
+        ("fe80::1%eth0", "fe80::2%eth0", "fe80:0:0:1::1"),
+        ("", "", "unknown"),
+    ],
+)
+def test_networks_are_counted_whole_64_bits_of_ipv6_and_all_of_ipv4(address: str, same: str, other: str) -> None:
+    addresses = Addresses((), 1)
+    assert addresses.enter(address)
+    assert not addresses.enter(same)
+    assert (addresses.open_of(same), addresses.open_of(other)) == (1, 0)
+    assert addresses.enter(other)
+    addresses.leave(same)
+    addresses.leave(other)
+    assert addresses.count == 0
+
+
+def test_network_of_a_network_is_itself() -> None:
+    """Who has it already may ask again: turns are kept by it."""
+    assert network_of("2001:db8:0:1::7") == network_of(network_of("2001:db8:0:1::7")) == "2001:db8:0:1::/64"
