@@ -63,21 +63,27 @@ def accept(
     known: KnownCertificates,
     last: Accepted | None,
     now_ms: int,
+    fresh_from_ms: int | None = None,
 ) -> Accepted | Rejected:
-    """`last` is the node's last accepted manifest: the same once more is that one, if time has not undone it."""
+    """`last` is the node's last accepted manifest: the same once more is that one, if time has not undone it.
+
+    What is stamped at or after `fresh_from_ms`, the earliest time that this session was told, was made in this session:
+    it is not older than the last, though our clock may have stepped back since that one.
+    """
     if last is not None and manifest == last.manifest:
         leaf = known.resolve(manifest["node_attestation"]["kid"])
         is_good = leaf is not None and known.vouches_for(leaf, now_ms)
         is_ours = leaf is not None and (leaf.node_id, leaf.tenant) == (session.node_id, session.tenant)
         if is_good and is_ours and not last.is_expired(now_ms):
             return last
-    for refused in _checks(manifest, session, known, None if last is None else last.issued_at_ms, now_ms):
+    not_before_ms = None if last is None else min(last.issued_at_ms, fresh_from_ms or last.issued_at_ms)
+    for refused in _checks(manifest, session, known, not_before_ms, now_ms):
         return refused
     return Accepted(manifest, digest(manifest), project(manifest))
 
 
 def _checks(
-    manifest: Any, session: NodeIdentity, known: KnownCertificates, last_issued_at_ms: int | None, now_ms: int
+    manifest: Any, session: NodeIdentity, known: KnownCertificates, not_before_ms: int | None, now_ms: int
 ) -> Iterator[Rejected]:
     """Yields a refusal for each check that fails, in the order of the contract; the first one counts."""
     yield from _shape(manifest)
@@ -94,7 +100,7 @@ def _checks(
 
     if manifest["node_id"] != session.node_id:
         yield _unattested("/node_id", "is not the node of this session")
-    if last_issued_at_ms is not None and issued_at_ms < last_issued_at_ms:
+    if not_before_ms is not None and issued_at_ms < not_before_ms:
         yield _unattested("/issued_at_ms", "is older than the last manifest accepted")
     yield from _attestation(manifest, session, known, now_ms)
 

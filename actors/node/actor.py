@@ -231,7 +231,8 @@ class NodeActor:
     def _judge(self, announce: Announce, now: Moment) -> None:
         record = self._services.directory.find(self.identity.node_id)
         last = None if record is None else record.accepted
-        verdict = accept(announce.manifest, self.identity, self._services.certificates, last, now.wall_ms)
+        certificates, told_ms = self._services.certificates, self._session.told_ms
+        verdict = accept(announce.manifest, self.identity, certificates, last, now.wall_ms, told_ms)
         if verdict is last:
             self._adopt(last, now)
         self._perform(self._session.judged(announce, verdict, last, now), now)

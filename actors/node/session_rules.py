@@ -222,6 +222,8 @@ class Session:
     def __init__(self, mint: Mint, settings: NodeSettings, now: Moment, token_expires_at_ms: int) -> None:
         self.phase = Phase.OPENING
         self.accepted: Accepted | None = None
+        self.told_ms: int | None = None
+        """The earliest time that the node was told: what it stamps by it is of this session."""
         self._mint = mint
         self._settings = settings
         self._heard_s = now.mono_s
@@ -241,6 +243,7 @@ class Session:
             return ()
         self.phase = Phase.ANNOUNCING
         self._heard_s = now.mono_s
+        self.told_ms = now.wall_ms
         self._resume_by_s = now.mono_s + self._settings.resume_s_max
         return [
             SendFrame(
@@ -357,6 +360,7 @@ class Session:
         return (JudgeManifest(frame),)
 
     def _heartbeat_ack(self, frame: Heartbeat, confirmed_through: str | None, now: Moment) -> HeartbeatAck:
+        self.told_ms = min(self.told_ms or now.wall_ms, now.wall_ms)
         return HeartbeatAck(
             msg_id=self._mint.mint(now.wall_ms),
             in_reply_to=frame.msg_id,

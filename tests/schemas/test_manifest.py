@@ -219,6 +219,15 @@ def test_manifest_older_than_the_last_accepted_is_refused(last: int | None, good
     assert isinstance(verdict, Accepted) if good else refused(verdict) == (Code.ATTESTATION_FAILED, "/issued_at_ms")
 
 
+@pytest.mark.parametrize(("fresh_from_ms", "good"), [(NOW_MS, True), (NOW_MS + 1, False), (None, False)])
+def test_manifest_made_in_this_session_is_not_older_though_our_clock_stepped_back(
+    fresh_from_ms: int | None, good: bool
+) -> None:
+    last = Accepted({"issued_at_ms": NOW_MS + 30_000, "expires_at_ms": NOW_MS + 60_000}, "etag", ())
+    verdict = accept(signed(), SESSION, known(), last, NOW_MS, fresh_from_ms)
+    assert isinstance(verdict, Accepted) is good
+
+
 def test_the_same_manifest_once_more_is_the_one_that_is_known_without_being_judged() -> None:
     manifest = signed()
     last = Accepted(manifest, "etag", ())

@@ -14,7 +14,7 @@ from actors.device.agent import Agent
 from actors.device.device import Device
 from actors.device.handlers import ECHO_CAPABILITY
 from actors.device.identity import DeviceIdentity, manifest_signer
-from actors.device.journal import JournalState
+from actors.device.journal import JournalState, Opened
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.wire import ABNORMAL, Wire, WireClosed
 from actors.log.memory_store import MemoryDisk, MemoryStore
@@ -34,7 +34,7 @@ from tests.simulation.network import Link
 from tests.simulation.oracle import Oracle
 
 BASE_MS = 1_790_000_000_000
-TENANT = "sim"
+TENANTS = ("sim/a", "sim")  # one is the beginning of the other's name
 FINGERPRINT = {"algo": "blake3-256", "value": "0" * 64, "sources": ["machine_id"]}
 CAPABILITY = {
     **ECHO_CAPABILITY,
@@ -45,7 +45,12 @@ CONCURRENCY_OF_A_NODE = 2
 
 
 def now() -> Moment:
+    """As the nodes' clocks have it."""
     return Moment(trio.current_time(), BASE_MS + round(trio.current_time() * 1000))
+
+
+def tenant_of(node_id: str) -> str:
+    return TENANTS[int(node_id[-3:]) % len(TENANTS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,12 @@ class Site:
     ca: CertificateAuthority
     certificates: KnownCertificates
     gateways: list["SimGateway"] = field(default_factory=list)
+    back_ms: int = 0  # by which the gateways' clock has stepped back
+
+    def now(self) -> Moment:
+        """As the gateways' clock has it."""
+        mono_s, wall_ms = now()
+        return Moment(mono_s, wall_ms - self.back_ms)
 
 
 class SimGateway:
@@ -100,7 +111,7 @@ class SimGateway:
             calls=PendingCalls(),
             certificates=site.certificates,
             settings=NodeSettings(),
-            now=now,
+            now=site.now,
             entropy=site.rng.randbytes,
             count=lambda _: None,
         )
@@ -138,7 +149,9 @@ class SimGateway:
             if not isinstance(frame, Auth):
                 end.close(NodeClose.BAD_FRAME)
                 return
-            proved = Authenticated(NodeIdentity(frame.node_id, TENANT), frame.msg_id, "token", BASE_MS * 2)
+            proved = Authenticated(
+                NodeIdentity(frame.node_id, tenant_of(frame.node_id)), frame.msg_id, "token", BASE_MS * 2
+            )
             actor, _ = fleet.start_session(proved, end, lambda _: None)
             end.on_frame = actor.on_frame
             end.on_gone = lambda: actor.close(NodeClose.NORMAL)
@@ -153,15 +166,18 @@ class SimGateway:
 
 
 class SimNode:
-    def __init__(self, site: Site, number: int) -> None:
+    def __init__(self, site: Site, number: int, last_cmd: str | None = None) -> None:
+        """`last_cmd` is what it claims to have begun last, for a gateway that it has never met."""
         self._site = site
         self.node_id = f"01hzx9k3m4p7q8r9s0t1v2w{number:03d}"
         self.journal_disk = JournalDisk()
+        if last_cmd is not None:
+            self.journal_disk.writes.append((Opened(site.disk.log_id, f"journal-{number}", last_cmd),))
         self.link: Link | None = None
         self._journal: MemoryJournal | None = None
         self._scope = trio.CancelScope()
         key = Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32)
-        leaf = site.ca.issue(self.node_id, TENANT, key.public_key(), BASE_MS - 1000)
+        leaf = site.ca.issue(self.node_id, tenant_of(self.node_id), key.public_key(), BASE_MS - 3_600_000)
         site.certificates.learn(leaf)
         identity = DeviceIdentity(SigningKey(key.private_bytes_raw()), leaf, "token")
         (tool,) = project({"node_id": self.node_id, "capabilities": [CAPABILITY]})
@@ -226,7 +242,7 @@ class SimNode:
     async def _echo(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Really executing: the oracle sees it. Sometimes slow, sometimes past its own deadline, sometimes broken."""
         rng = self._site.rng
-        self._site.oracle.executed(self.node_id, arguments["message"], now().wall_ms)
+        self._site.oracle.executed(self.node_id, arguments["message"], self._site.now().wall_ms)
         await trio.sleep(rng.choice((0, 0.01, 0.2, 1.0, 3.0)))
         if rng.random() < 0.1:
             raise RuntimeError("broken")

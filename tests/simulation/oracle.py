@@ -41,7 +41,8 @@ class Execution:
 class Oracle:
     disk: MemoryDisk
     executions: dict[str, list[Execution]] = field(default_factory=lambda: defaultdict(list))  # by node
-    token_of: dict[str, str] = field(default_factory=dict)  # msg_id → the call's token, from the `cmd`s written
+    # node and msg_id → the call's token, from the `cmd`s written: two nodes may have the same ids
+    token_of: dict[tuple[str, str], str] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
 
     def executed(self, node_id: str, token: str, wall_ms: int) -> None:
@@ -49,7 +50,7 @@ class Oracle:
 
     def wrote(self, node_id: str, msg_id: str, token: str, epoch: int) -> None:
         """A `cmd` leaves: by then its `CommandSent` of this epoch has to be durable."""
-        self.token_of[msg_id] = token
+        self.token_of[node_id, msg_id] = token
         sent = (event for event in self._events(node_id) if isinstance(event, CommandSent))
         if not any((event.msg_id, event.epoch) == (msg_id, epoch) for event in sent):
             self.violations.append(f"I7: {msg_id} was written before its CommandSent({epoch}) was durable")
@@ -85,7 +86,7 @@ class Oracle:
     def _check_node(self, node_id: str) -> dict[str, CommandState]:
         deadlines, finals, sent = self._replay(node_id)
         runs: dict[str, list[Execution]] = defaultdict(list)
-        msg_id_of = {token: msg_id for msg_id, token in self.token_of.items()}
+        msg_id_of = {token: msg_id for (of, msg_id), token in self.token_of.items() if of == node_id}
         order = []
         for execution in self.executions[node_id]:
             msg_id = msg_id_of[execution.token]

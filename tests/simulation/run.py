@@ -24,7 +24,8 @@ from actors.bus.bus import Outcome, Succeeded
 from actors.log.memory_store import MemoryDisk
 from actors.node.actor import NodeActor
 from schemas.certificates import CertificateAuthority, KnownCertificates
-from tests.simulation.fleet import BASE_MS, Rules, SimGateway, SimNode, Site, now
+from schemas.ulids import to_text
+from tests.simulation.fleet import BASE_MS, Rules, SimGateway, SimNode, Site
 from tests.simulation.oracle import Oracle, Violation
 
 STORM_S = 40.0
@@ -53,13 +54,15 @@ def simulate(seed: int, rules: Rules | None = None) -> Report:
 async def _run(rng: Random, rules: Rules) -> Report:
     disk = MemoryDisk()
     oracle = Oracle(disk)
-    ca = CertificateAuthority.make(Ed25519PrivateKey.from_private_bytes(b"c" * 32), BASE_MS - 1000)
+    ca = CertificateAuthority.make(Ed25519PrivateKey.from_private_bytes(b"c" * 32), BASE_MS - 3_600_000)
     async with trio.open_nursery() as nursery:
         site = Site(rng, nursery, oracle, disk, rules, ca, KnownCertificates(ca.certificate))
         site.gateways += [SimGateway(site) for _ in range(rng.choice((1, 2, 2)))]
         for gateway in site.gateways:
             await gateway.start()
-        nodes = [SimNode(site, number) for number in range(1, rng.choice((2, 3, 4)))]
+        # Some come with a journal that is ahead of our clock, the same for all: then their ids are the same too.
+        ahead = to_text((BASE_MS + 3_600_000) << 80) if rng.random() < 0.3 else None
+        nodes = [SimNode(site, number, ahead) for number in range(1, rng.choice((2, 3, 4)))]
         for node in nodes:
             node.start()
         callers = _Callers(site, nodes)
@@ -70,6 +73,7 @@ async def _run(rng: Random, rules: Rules) -> Report:
                     storm.start_soon(_harm_node, site, node)
                 for gateway in site.gateways:
                     storm.start_soon(_harm_gateway, site, gateway)
+                storm.start_soon(_step_clock_back, site)
         await _calm(site, nodes)
         ends = oracle.check()
         callers.check()
@@ -121,6 +125,13 @@ async def _harm_gateway(site: Site, gateway: SimGateway) -> None:
         await gateway.start()
 
 
+async def _step_clock_back(site: Site) -> None:
+    """Of the gateways. (Forward it may not: a node cannot know that time has passed in no time.)"""
+    while True:
+        await trio.sleep(site.rng.expovariate(1 / 20))
+        site.back_ms += site.rng.choice((1, 400, 3000, 20_000))
+
+
 async def _calm(site: Site, nodes: list[SimNode]) -> None:
     """Faults stop, everybody comes back, and time passes."""
     for gateway in site.gateways:
@@ -155,15 +166,19 @@ class _Callers:
     async def _call(self, node: SimNode, actor: NodeActor, patience: float) -> None:
         self._calls += 1
         token = f"call-{self._calls}"
-        deadline_at_ms = now().wall_ms + 5000
+        deadline_s, deadline_at_ms = trio.current_time() + 5, self._site.now().wall_ms + 5000
         with trio.move_on_after(10 if patience < 0.8 else patience) as scope:
             outcome = await actor.call(
-                node.tool, {"message": token}, sub="agent", tenant="sim", deadline_at_ms=deadline_at_ms
+                node.tool,
+                {"message": token},
+                sub="agent",
+                tenant=actor.identity.tenant,
+                deadline_at_ms=deadline_at_ms,
             )
             self._outcomes.append((token, outcome))
             if isinstance(outcome, Succeeded) and not self._site.oracle.is_acked(node.node_id, outcome.msg_id):
                 self._site.oracle.violations.append(f"{token} was told of a success that the log does not know")
-        if (scope.cancelled_caught and patience < 0.8) or now().wall_ms > deadline_at_ms + 1:
+        if (scope.cancelled_caught and patience < 0.8) or trio.current_time() > deadline_s + 0.001:
             self._site.oracle.violations.append(f"{token} had no answer by its deadline")
 
     def check(self) -> None:
