@@ -154,6 +154,8 @@ def _nodes(arguments: argparse.Namespace) -> int:
                         "node_id": retained.node_id,
                         "tenant": retained.tenant,
                         "live": False,
+                        "since_ms": None,
+                        "left": None,
                         "tools": [tool.name for tool in retained.tools],
                         "expires_at_ms": retained.manifest["expires_at_ms"],
                     }
@@ -272,12 +274,16 @@ def _over_http(path: Path, method: str, route: str, body: Any) -> Any:
     )
     try:
         with urllib.request.urlopen(request, timeout=10, context=gateway.tls) as response:
-            return json.load(response)
+            answer = json.load(response)
     except urllib.error.HTTPError as error:
         told = json.load(error)
         raise OperatorError(f"{told['message']} {told['suggested_fix']}") from None
     except OSError as error:
         raise OperatorError(f"the gateway at {gateway.url} does not answer: {error}") from None
+    if "nextCursor" in answer:  # a list of nodes comes in pages
+        rest = _over_http(path, method, f"/admin/nodes?cursor={answer['nextCursor']}", body)
+        return {"nodes": answer["nodes"] + rest["nodes"]}
+    return answer
 
 
 def _now_ms() -> int:
