@@ -228,11 +228,15 @@ class McpEndpoint:
         if session is not None and exchange.method == "DELETE" and status == 200:
             self.sessions.end(session)
         if patience.cancelled_caught and status is None:
-            checked = self._agents.check(exchange)
-            ended = checked if isinstance(checked, NotAdmitted) else NotAdmitted(TokenFault.EXPIRED)
-            await self._agents.refuse(exchange, ended)
-        elif patience.cancelled_caught and not cut_off:
+            await self._refuse_ended(exchange)
+        elif patience.cancelled_caught and not cut_off:  # else what was cut off cannot be ended, only be left
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _refuse_ended(self, exchange: Exchange) -> None:
+        """Its token ended before it was answered. The clock that says so may differ from the other by a moment."""
+        checked = self._agents.check(exchange)
+        ended = checked if isinstance(checked, NotAdmitted) else NotAdmitted(TokenFault.EXPIRED)
+        await self._agents.refuse(exchange, ended)
 
     def _is_cancelled_by_hang_up(self, exchange: Exchange) -> bool:
         """A client of the modern era cancels so. Where answers are streams, the SDK itself looks out for it."""

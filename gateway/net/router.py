@@ -83,4 +83,5 @@ class Router:
 
 
 async def _no_such_route(exchange: Exchange) -> None:
-    await exchange.refuse_status(404, "No such route.", "GET /mcp/tools lists what there is to call.")
+    fix = "Compare the path with the reference; GET /mcp/tools lists what there is to call."
+    await exchange.refuse_status(404, "No such route.", fix)

@@ -1,6 +1,7 @@
 """What a client may try with a request's line and headers, in memory: answers are from the closed set, never a 500."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -12,6 +13,7 @@ from actors.supervision.supervisor import Supervisor
 from tests.actors.node.harness import Gateway
 from tests.gateway.api.client import Client, token
 from tests.gateway.api.test_app import refused
+from tests.gateway.calls.upstreams.site import AGENTS, by_http, free_port, front
 
 
 @pytest.fixture
@@ -76,3 +78,16 @@ async def test_flood_of_headers_costs_an_answer(autojump_clock: MockClock, clien
     response = await client.request("GET", "/schemas/error@1.1.0", headers=many | {"if-none-match": known})
     assert response is not None
     assert response.status == 200
+
+
+async def test_cursor_that_names_a_server_of_another_tenant_is_as_good_as_one_that_names_none(tmp_path: Path) -> None:
+    policy = AGENTS + by_http(free_port(), "theirs", tenants=["globex"]) + by_http(free_port(), "ours")
+    async with front(tmp_path, policy) as here:
+        answers = [await here.http.get("/mcp/tools", params={"cursor": f"{name}.x"}) for name in ("theirs", "nobody")]
+        assert [answer.status_code for answer in answers] == [400, 400]
+        assert answers[0].json()["message"] == answers[1].json()["message"]
+        assert (await here.http.get("/mcp/tools", params={"cursor": "ours.x"})).status_code == 200
+        async with here.site.client(here.token) as client:
+            for name in ("theirs", "nobody"):
+                error = (await client.modern("tools/list", cursor=f"{name}.x")).json()["error"]
+                assert error["data"]["code"] == "CURSOR_INVALID"
