@@ -213,7 +213,10 @@ class McpEndpoint:
             self._requests[patience] = principal.jti
             try:
                 request = partial(self._manager.handle_request, scope, receive, watched_send)
-                await (exchange.unless_gone(request) if self._is_cancelled_by_hang_up(exchange) else request())
+                if self._ends_when_gone(exchange):
+                    await exchange.unless_gone(request, lambda: status is not None)
+                else:
+                    await request()
                 finished = True
             finally:
                 self._requests.pop(patience, None)
@@ -238,10 +241,11 @@ class McpEndpoint:
         ended = checked if isinstance(checked, NotAdmitted) else NotAdmitted(TokenFault.EXPIRED)
         await self._agents.refuse(exchange, ended)
 
-    def _is_cancelled_by_hang_up(self, exchange: Exchange) -> bool:
-        """A client of the modern era cancels so. Where answers are streams, the SDK itself looks out for it."""
-        is_stream = self._binding.streams_answers or exchange.header(METHOD) == "subscriptions/listen"
-        return exchange.method == "POST" and not _is_handshake_era(exchange) and not is_stream
+    def _ends_when_gone(self, exchange: Exchange) -> bool:
+        """A client that hangs up needs no answer. In the modern era that cancels its call too; in the handshake era the
+        call is the session's. Where the answer is a stream, the SDK itself looks out for it."""
+        is_listen = exchange.header(METHOD) == "subscriptions/listen" and not _is_handshake_era(exchange)
+        return exchange.method == "POST" and not self._binding.streams_answers and not is_listen
 
     def _challenge(self, exchange: Exchange, refusal: NotAdmitted) -> str:
         """RFC 9728: where to learn how to come back."""

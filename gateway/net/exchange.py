@@ -113,23 +113,27 @@ class Exchange:
             more = message.get("more_body", False)
         return b"".join(chunks)
 
-    async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """What `work` returns. A client that hangs up, once its body is read, cancels it; then None, if anything."""
+    async def unless_gone(
+        self, work: Callable[[], Awaitable[T]], has_begun: Callable[[], bool] = lambda: False
+    ) -> T | None:
+        """What `work` returns. A client that hangs up, once its body is read and before its answer has begun, cancels
+        it; then None, if anything. `has_begun` is asked where the server tells of a disconnect after an answer too."""
         when_gone = self.extension(WHEN_GONE)
         if when_gone is not None:
             when_gone()  # the door cancels the request as a whole
             return await work()
         result: T | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
+            nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope, has_begun)
             result = await work()
             nursery.cancel_scope.cancel()
         return result
 
-    async def _cancel_when_gone(self, scope: trio.CancelScope) -> None:
+    async def _cancel_when_gone(self, scope: trio.CancelScope, has_begun: Callable[[], bool]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        scope.cancel()
+        if not has_begun():
+            scope.cancel()
 
     def extension(self, name: str) -> Any | None:
         """What the server offers beyond ASGI, if it does."""

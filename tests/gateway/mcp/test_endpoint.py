@@ -10,7 +10,7 @@ import trio
 from ulid import ULID
 
 from gateway.identity.tokens import Scope
-from tests.gateway.mcp.endless import Made
+from tests.gateway.mcp.endless import Made, client_over
 from tests.gateway.mcp.site import LEGACY, MODERN, Site, site, until
 
 METADATA = "/.well-known/oauth-protected-resource/mcp"
@@ -131,6 +131,29 @@ async def test_client_of_the_modern_era_that_hangs_up_cancels_its_call(tmp_path:
         await made.ended()
         await until(lambda: one.gateway.mcp.requests_under_way == 0)
         assert (await client.modern("tools/list")).status_code == 200
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
+async def test_client_of_the_handshake_era_that_hangs_up_leaves_its_call_and_no_request(
+    tmp_path: Path, version: str
+) -> None:
+    """Else a request whose answer never comes (its id is that of another, say) would be held for as long as a token."""
+    made = Made()
+    async with site(tmp_path, made) as one:
+        token = one.token()
+        async with one.client(token) as client:
+            await client.initialize()
+            call = client.request("tools/call", {"name": "any", "arguments": {}})
+            async with client_over(version, one, token) as caller, trio.open_nursery() as nursery:
+                caller.http.headers.update(client.http.headers)
+                nursery.start_soon(caller.post, call)
+                await made.began()
+                nursery.cancel_scope.cancel()
+            await until(lambda: one.gateway.mcp.requests_under_way == 0)
+            assert made.binding.ended == 0
+            assert (await client.legacy("ping"))["result"] == {}
+            assert (await client.http.delete(one.url)).status_code == 200
+            await made.ended()
 
 
 async def test_listen_acknowledges_first_then_tells_of_changes(tmp_path: Path) -> None:
