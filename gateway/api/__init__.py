@@ -1,1 +1,1 @@
-"""The remaining HTTP routes: tools over plain HTTP, schemas, devices, operators, metrics."""
+"""The remaining HTTP routes, a module for each thing that they serve; and what all of them are together."""

@@ -4,27 +4,26 @@ The numbers name nobody, but they tell how busy a gateway is and what it is runn
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from actors.node.moment import Moment
-from gateway.identity.tokens import TokenClass, TokenFault, Verifier
+from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
 from gateway.net.exchange import Exchange
+from gateway.net.router import Routes
 from gateway.observe.metrics.text import CONTENT_TYPE
 
+FOR_SCRAPERS = replace(
+    FOR_OPERATORS,
+    suggested_fix="Send the header Authorization: Bearer TOKEN with an operator token, or set http.metrics_open.",
+)
 
-class Metrics:
-    def __init__(self, render: Callable[[], bytes], verifier: Verifier | None, now: Callable[[], Moment]) -> None:
-        """Without a verifier the page is open."""
+
+class MetricsRoute:
+    def __init__(self, render: Callable[[], bytes], scrapers: Authenticator | None) -> None:
+        """Without an authenticator the page is open."""
         self._render = render
-        self._verifier = verifier
-        self._now = now
+        self._scrapers = scrapers
+        self.routes: Routes = {"/metrics": ("GET", self._page)}
 
-    async def handle(self, exchange: Exchange) -> None:
-        if self._verifier is not None:
-            verdict = self._verifier.verify(exchange.bearer(), TokenClass.OPERATOR, self._now().wall_ms)
-            if isinstance(verdict, TokenFault):
-                await exchange.refuse_stranger(
-                    "A valid operator token is needed.",
-                    "Send the header Authorization: Bearer TOKEN with an operator token, or set http.metrics_open.",
-                )
-                return
-        await exchange.answer(200, self._render(), CONTENT_TYPE, {b"cache-control": b"no-store"})
+    async def _page(self, exchange: Exchange) -> None:
+        if self._scrapers is None or await self._scrapers.admit(exchange) is not None:
+            await exchange.answer(200, self._render(), CONTENT_TYPE, {b"cache-control": b"no-store"})

@@ -35,7 +35,7 @@ class Listed(Protocol):
 class Elsewhere(Protocol):
     """Tools that are no device's: `gateway.calls.upstreams`."""
 
-    def has(self, name: str) -> bool: ...
+    def shows(self, principal: Principal, name: str) -> bool: ...
 
     def tools(self, principal: Principal, wall_ms: int, after: str | None) -> Iterator[Listed]: ...
 
@@ -103,7 +103,7 @@ async def list_all_tools(
     """The same, and behind the last tool of a device those that are elsewhere. A cursor's prefix says whose it is."""
     limit = min(limit, PAGE_TOOLS_MAX)
     tools: list[Listed] = []
-    if elsewhere is None or after is None or not elsewhere.has(after):
+    if elsewhere is None or after is None or not elsewhere.shows(principal, after):
         page = await list_tools(directory, principal, wall_ms, after, limit, allows)
         if elsewhere is None or page is None or page.next_cursor is not None:
             return page

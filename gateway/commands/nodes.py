@@ -39,6 +39,8 @@ async def _retained(store: SqliteStore) -> list[Any]:
             "node_id": record.node_id,
             "tenant": record.tenant,
             "live": False,
+            "since_ms": None,
+            "left": None,
             "tools": [tool.name for tool in record.tools],
             "expires_at_ms": record.manifest["expires_at_ms"],
         }

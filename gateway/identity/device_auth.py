@@ -1,12 +1,15 @@
 """What an `auth` frame proves (device wire §2.5): a node's identity, or the close code that turns it away."""
 
 from actors.node.services import Authenticated
+from gateway.identity.authenticator import NotAdmitted, RouteKind, judge
 from gateway.identity.scopes import may_connect
-from gateway.identity.tokens import TokenClass, TokenFault, Verifier
+from gateway.identity.tokens import TokenClass, Verifier
 from schemas.certificates import KnownCertificates
 from schemas.closes import NodeClose
 from schemas.frames import Auth, BadFrame, Fault, Frame
 from schemas.manifest import NodeIdentity
+
+FOR_NODES = RouteKind(TokenClass.DEVICE_RUNTIME)
 
 
 def judge_auth(
@@ -21,8 +24,8 @@ def judge_auth(
         return NodeClose.UNAUTHORIZED if without_token else NodeClose.BAD_FRAME
     if not isinstance(frame, Auth):
         return NodeClose.BAD_FRAME
-    principal = verifier.verify(frame.token, TokenClass.DEVICE_RUNTIME, now_ms)
-    if isinstance(principal, TokenFault):
+    principal = judge(verifier, frame.token, FOR_NODES, now_ms)
+    if isinstance(principal, NotAdmitted):
         return NodeClose.UNAUTHORIZED
     tenants = certificates.tenants_of(frame.node_id)
     if not may_connect(principal, frame.node_id, now_ms) or (tenants and principal.tenant not in tenants):

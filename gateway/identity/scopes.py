@@ -19,7 +19,7 @@ _MATRIX = {
     ("read_only", True): Scope.READ_ONLY,
     ("reversible", False): Scope.REVERSIBLE,
 }
-TOOL_SCOPES: frozenset[str] = frozenset(_MATRIX.values())  # those that open any tool at all
+TOOL_SCOPES: frozenset[Scope] = frozenset(_MATRIX.values())  # those that open any tool at all
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ _SUBJECT_OF_CLASS = {
     TokenClass.DEVICE_RUNTIME: _NODE_ID,
     TokenClass.OPERATOR: re.compile(r"[ -~]{1,128}\Z"),
 }
-_TENANT = re.compile(rf"[ -~]{{1,{TENANT_CHARS_MAX}}}\Z")
+TENANT = re.compile(rf"[ -~]{{1,{TENANT_CHARS_MAX}}}\Z")
 
 
 class TokenFault(StrEnum):
@@ -160,7 +160,7 @@ class Issuer:
         """A signed token. `scopes=None` leaves the claim out. What no verifier would take is refused here."""
         if not _SUBJECT_OF_CLASS[token_class].search(sub):
             raise ValueError(f"this sub is not one of a {token_class} token")
-        if not _TENANT.match(tenant) or not _ULID.search(jti) or life_s <= 0:
+        if not TENANT.match(tenant) or not _ULID.search(jti) or life_s <= 0:
             raise ValueError("a token needs a tenant of 1 to 64 printable characters, a ULID as jti and a life")
         claims: dict[str, object] = {
             "iss": self._issuer,
@@ -264,7 +264,7 @@ class Verifier:
             return TokenFault.WRONG_AUDIENCE
         well_formed = (
             _SUBJECT_OF_CLASS[claims.token_class].search(claims.sub)
-            and _TENANT.match(claims.tenant)
+            and TENANT.match(claims.tenant)
             and _ULID.search(claims.jti)
         )
         if not well_formed:

@@ -13,17 +13,15 @@ from typing import TypeAlias
 
 import trio
 
-from actors.bus.bus import Bus
-from actors.bus.directory import Directory
 from actors.log.sqlite_store import SqliteStore
-from actors.log.store import Appended, LogStore, OpenItem, Part
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
+from gateway.api.action_log import ActionLog
 from gateway.api.admin import Admin
-from gateway.api.app import App
-from gateway.api.metrics import Metrics
+from gateway.api.feature import api_feature
+from gateway.api.health import takes_writes
+from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
 from gateway.calls.audit import CallAudit
-from gateway.calls.catalogue import Elsewhere
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstreams.calls import UpstreamCalls
 from gateway.calls.upstreams.upstreams import Upstreams
@@ -31,10 +29,11 @@ from gateway.devices.device_side import DeviceSide
 from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
+from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
 from gateway.identity.token_keys import TokenKeys
-from gateway.identity.tokens import Verifier
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
+from gateway.main.feature import Feature
 from gateway.main.settings import Address, Settings
 from gateway.mcp.binding import Binding
 from gateway.mcp.endpoint import McpEndpoint
@@ -44,9 +43,12 @@ from gateway.mcp.watch import Watches
 from gateway.net.exchange import BODY_BYTES_MAX
 from gateway.net.http1.door import Door
 from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.tracing import spans_to
+from gateway.streams.subscribe import Subscribe
+from gateway.streams.subscriptions import Subscriptions
 from schemas.ulids import Mint
 
 GC_THRESHOLDS = (20_000, 20, 20)  # Python's 700 look for cycles several times in each call, which makes none
@@ -111,58 +113,66 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 token_keys.start(supervisor)
             devices = DeviceSide(supervisor, store, folder.verifier, folder.certificates, device_settings, device_tls)
             await devices.start()
-            streams = Streams(supervisor, devices.fleet, settings.stream)
-            streams.start()
             mint, now_here = Mint(os.urandom), now_of_this_run()
 
             def new_id() -> str:
                 return mint.mint(now_here().wall_ms)
 
+            directory, bus = devices.directory, devices.fleet
             governor = Governor(lambda: policy.current, devices.ledgers, now_here)
-            upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, devices.directory.notify)
+            upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
             elsewhere = UpstreamCalls(upstreams, governor, new_id, settings.upstreams)
-            calls = ToolCalls(
-                devices.directory, devices.fleet, new_id, now_here, governor, CallAudit(now_here, spans), elsewhere
+            audit = CallAudit(now_here, spans)
+            calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, elsewhere)
+            streams = Streams(supervisor, bus, settings.stream)
+            subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
+            sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, governor)
+            methods = Methods(directory, calls, now, settings.mcp, elsewhere)
+            binding = make_binding(methods, watches, sessions, supervisor)
+            mcp = McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, settings.http.public_url)
+            page = MetricsPage(
+                calls=audit.counts,
+                streams=streams,
+                directory=directory,
+                drops=devices.counts,
+                store=store,
+                governor=governor,
+                ledgers=devices.ledgers,
+                mcp_sessions=sessions,
+                listeners=watches,
+                started_s=now_here().wall_ms / 1000,
             )
-            mcp = _mcp(
-                settings,
-                supervisor,
-                devices.directory,
-                devices.fleet,
-                calls,
-                folder.verifier,
-                new_id,
-                make_binding,
-                elsewhere,
-            )
-            page = MetricsPage(calls.audit.counts, devices, streams, store, governor, mcp, now().wall_ms / 1000)
-            app = App(
-                devices.directory,
-                folder.verifier,
-                folder.jwks,
-                new_id,
-                now_here,
-                lambda: _is_writable(store),
-                streams,
-                devices.pump,
-                calls,
-                mcp,
-                Admin(
-                    folder,
-                    devices.directory,
-                    store,
-                    devices.ledgers,
-                    (devices.fleet.revoke, streams.revoke, mcp.revoke),
-                    new_id,
-                    now,
+
+            def revoke(token_id: str) -> None:
+                for feature in features:
+                    feature.revoke(token_id)
+
+            operators = Authenticator(folder.verifier, now_here, FOR_OPERATORS)
+            scrapers = None if settings.http.metrics_open else Authenticator(folder.verifier, now_here, FOR_SCRAPERS)
+            ledgers = devices.ledgers
+            features = (
+                Feature(revoke=devices.fleet.revoke),
+                subscribe.feature,
+                mcp.feature,
+                api_feature(
+                    folder.verifier,
+                    now_here,
+                    directory,
+                    calls,
+                    subscribe,
+                    folder.jwks,
+                    lambda: takes_writes(store, now_here().wall_ms),
+                    Admin(operators, folder, directory, store, ledgers, ActionLog(), revoke, new_id, now_here).routes,
+                    MetricsRoute(page.render, scrapers).routes,
+                    elsewhere=elsewhere,
                 ),
-                Metrics(page.render, None if settings.http.metrics_open else folder.verifier, now),
-                elsewhere,
             )
+            for feature in features:
+                feature.start(supervisor)
             door = Door(
                 supervisor,
-                app,
+                Router(new_id, *(feature.routes for feature in features)),
                 body_bytes_max=lambda _: BODY_BYTES_MAX,
                 settings=door_settings,
                 tls=http_tls,
@@ -210,27 +220,3 @@ async def until_signalled() -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
             return
-
-
-def _mcp(
-    settings: Settings,
-    supervisor: Supervisor,
-    directory: Directory,
-    bus: Bus,
-    calls: ToolCalls,
-    verifier: Verifier,
-    new_id: Callable[[], str],
-    make_binding: MakeBinding,
-    elsewhere: Elsewhere,
-) -> McpEndpoint:
-    sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, calls.governor)
-    binding = make_binding(Methods(directory, calls, now, settings.mcp, elsewhere), watches, sessions, supervisor)
-    endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
-    endpoint.start(supervisor)
-    return endpoint
-
-
-async def _is_writable(store: LogStore) -> bool:
-    """Whether the log takes a write now."""
-    probe = Part(stream="readiness", expected_version=0, at_ms=now().wall_ms, opened=(OpenItem("probe", b""),))
-    return isinstance(await store.append(probe), Appended)

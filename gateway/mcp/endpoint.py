@@ -1,9 +1,11 @@
 """`/mcp` as ASGI: who is asking, then the SDK's Streamable HTTP transport; and the lives of sessions.
 
-A request runs no longer than its token is good. A session belongs to the token that opened it, and ends by DELETE, by
-idleness, or with its token. Clients of the modern era have none.
+A request runs no longer than its token is good: one that has not begun to answer by then is told 401, a stream ends. A
+session belongs to the token that opened it, and ends by DELETE, by idleness, or with its token. Clients of the modern
+era have none.
 """
 
+import math
 from collections.abc import Mapping, MutableMapping
 from functools import lru_cache, partial
 from typing import Any
@@ -19,21 +21,24 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.in_flight import InFlight
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.identity.scopes import TOOL_SCOPES, scopes_of
+from gateway.identity.authenticator import Authenticator, NotAdmitted, RouteKind
+from gateway.identity.scopes import TOOL_SCOPES
 from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault, Verifier
 from gateway.main.clock import now
+from gateway.main.feature import Feature
 from gateway.mcp.answer_once import answer_once
 from gateway.mcp.binding import PRINCIPAL, Binding
 from gateway.mcp.sessions import McpSession, Sessions
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.watch import Watches
-from gateway.net.exchange import BODY_BYTES_MAX, Exchange, Receive, Send
-from gateway.net.exchange import AsgiScope as AsgiScope
-from schemas.errors import Code, envelope, unauthenticated
+from gateway.net.exchange import BODY_BYTES_MAX, AsgiScope, Exchange, Receive, Send
+from gateway.net.router import ANY
+from schemas.errors import Code
 
 PATH = "/mcp"
 METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 SESSION_ID = b"mcp-session-id"
+VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"  # the SDK refuses a request whose body says otherwise
 USERS_REMEMBERED_MAX = 1024  # as the SDK wants them; one more, and the one not seen for longest is made again
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -50,11 +55,12 @@ class McpEndpoint:
         public_url: str | None = None,
     ) -> None:
         self._binding = binding
-        self._verifier = verifier
         self.sessions = sessions
         self.watches = watches
         self._settings = settings
         self._public_url = public_url
+        kind = RouteKind(TokenClass.AGENT_RUNTIME, (Scope.READ_ONLY, *TOOL_SCOPES), challenge=self._challenge)
+        self._agents = Authenticator(verifier, now, kind)
         self._security = security(public_url)
         self._manager: StreamableHTTPSessionManager | None = None
         self._requests: dict[trio.CancelScope, str] = {}  # under way, with the id of their token
@@ -65,6 +71,11 @@ class McpEndpoint:
     @property
     def requests_under_way(self) -> int:
         return self._in_flight.count
+
+    @property
+    def feature(self) -> Feature:
+        routes = {PATH: (ANY, self.handle), METADATA_PATH: ("GET", self.metadata)}
+        return Feature(routes, self.start, self.revoke)
 
     # ---- its life ---------------------------------------------------------------------------------------------------
 
@@ -125,79 +136,123 @@ class McpEndpoint:
             "user": _user(session.principal.sub, session.principal.jti),
         }
 
+        async def nothing() -> MutableMapping[str, Any]:
+            await trio.lowlevel.checkpoint()
+            return {"type": "http.request", "body": b"", "more_body": False}
+
         async def send(_: Mapping[str, Any]) -> None:
             await trio.lowlevel.checkpoint()
 
         if self._manager is not None:
-            await self._manager.handle_request(scope, _again(b""), send)
+            await self._manager.handle_request(scope, nothing, send)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     async def handle(self, exchange: Exchange) -> None:
-        wall_ms = now().wall_ms
-        principal = self._verifier.verify(exchange.bearer(), TokenClass.AGENT_RUNTIME, wall_ms)
-        if isinstance(principal, TokenFault):
-            challenge = f'Bearer resource_metadata="{self._metadata_url(exchange)}", scope="{Scope.READ_ONLY}"'
-            await exchange.error(unauthenticated(exchange.new_id()), 401, {b"www-authenticate": challenge.encode()})
-        elif not scopes_of(principal, wall_ms) & TOOL_SCOPES:
-            await self._refuse_scope(exchange)
+        body: bytes | None = None
+        if exchange.method == "POST":
+            admitted = await self._agents.admit_with_body(exchange)
+            if admitted is None:
+                return
+            principal, body = admitted
+        elif (caller := await self._agents.admit(exchange)) is None:
+            return
+        else:
+            principal = caller
+        opens_session = _opens_session(exchange)
+        if exchange.has_several(SESSION_ID) or exchange.has_several(VERSION):
+            # The SDK would take the first. Which session is meant, and of which era, must mean the same to both of us.
+            await exchange.refuse(
+                Code.MANIFEST_INVALID, "A header of MCP is there twice.", "Send Mcp-Session-Id and the version once."
+            )
         elif self._manager is None or self._stopping:
             await exchange.refuse_status(503, "The gateway cannot serve now.", "Try again in a while.")
-        elif _opens_session(exchange) and not self.sessions.has_room_for(principal):
+        elif opens_session and not self.sessions.admit(principal):
             await exchange.refuse_status(503, "Too many sessions are open.", "End sessions that you no longer need.")
         else:
-            expires_s = trio.current_time() + (principal.expires_at_ms - wall_ms) / 1000
-            serve = partial(self._serve, exchange, principal, expires_s)
+            serve = partial(self._serve, exchange, principal, body, opens_session)
             await exchange.hand_over(partial(answer_once, serve))
 
     async def _serve(
-        self, exchange: Exchange, principal: Principal, expires_s: float, receive: Receive, send: Send
+        self,
+        exchange: Exchange,
+        principal: Principal,
+        body: bytes | None,
+        opens_session: bool,
+        receive: Receive,
+        send: Send,
     ) -> None:
         assert self._manager is not None
         session = self.sessions.find(exchange.header(SESSION_ID), principal)
+        status: int | None = None
+        cut_off = finished = False
 
         async def watched_send(message: Any) -> None:
-            nonlocal session
+            nonlocal session, status, cut_off
             if message["type"] == "http.response.start":
-                opened = dict(message["headers"]).get(SESSION_ID)
-                if session is None and opened is not None and message["status"] < 400:
-                    session = self.sessions.begin(opened.decode(), principal, expires_s, trio.current_time())
+                await trio.lowlevel.checkpoint_if_cancelled()  # then nothing is said, and 401 instead
+                status, headers = message["status"], dict(message["headers"])
+                if b"content-length" in headers:  # all of it follows: the end of the token does not cut it off
+                    self._requests.pop(patience, None)
+                    patience.deadline = math.inf
+                if opens_session and SESSION_ID in headers and message["status"] < 400:
+                    session = self.sessions.begin(headers[SESSION_ID].decode(), principal, expires_s, arrived.mono_s)
                     session.requests += 1
+            cut_off = True
             await send(message)
+            cut_off = False
 
+        arrived = now()
+        expires_s = arrived.mono_s + (principal.expires_at_ms - arrived.wall_ms) / 1000
         scope: AsgiScope = {**exchange.scope, PRINCIPAL: principal, "user": _user(principal.sub, principal.jti)}
         if session is not None:
             session.requests += 1
+        if body is not None:
+            receive = _body_first(body, receive)
         with self._in_flight, trio.CancelScope(deadline=expires_s) as patience:
             self._requests[patience] = principal.jti
             try:
-                if self._is_cancelled_by_hang_up(exchange):
-                    receive = _again(await exchange.body())
-                    await exchange.unless_gone(partial(self._manager.handle_request, scope, receive, watched_send))
+                request = partial(self._manager.handle_request, scope, receive, watched_send)
+                if self._ends_when_gone(exchange):
+                    await exchange.unless_gone(request, lambda: status is not None)
                 else:
-                    await self._manager.handle_request(scope, receive, watched_send)
+                    await request()
+                finished = True
             finally:
-                del self._requests[patience]
-                if session is not None:
+                self._requests.pop(patience, None)
+                if session is None:
+                    if opens_session:
+                        self.sessions.give_up(principal)
+                else:
                     session.requests -= 1
                     session.idle_since_s = trio.current_time()
-        if session is not None and exchange.method == "DELETE":
+                    if opens_session and not finished:  # to the SDK it has not begun
+                        self.sessions.end(session)
+        if session is not None and exchange.method == "DELETE" and status == 200:
             self.sessions.end(session)
+        if patience.cancelled_caught and status is None:
+            await self._refuse_ended(exchange)
+        elif patience.cancelled_caught and not cut_off:  # else what was cut off cannot be ended, only be left
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _is_cancelled_by_hang_up(self, exchange: Exchange) -> bool:
-        """A client of the modern era cancels so. Where answers are streams, the SDK itself looks out for it."""
-        is_stream = self._binding.streams_answers or exchange.header(METHOD) == "subscriptions/listen"
-        return exchange.method == "POST" and not _is_handshake_era(exchange) and not is_stream
+    async def _refuse_ended(self, exchange: Exchange) -> None:
+        """Its token ended before it was answered. The clock that says so may differ from the other by a moment."""
+        checked = self._agents.check(exchange)
+        ended = checked if isinstance(checked, NotAdmitted) else NotAdmitted(TokenFault.EXPIRED)
+        await self._agents.refuse(exchange, ended)
 
-    async def _refuse_scope(self, exchange: Exchange) -> None:
-        needed = f"This endpoint needs the scope {Scope.READ_ONLY}."
-        fix = f"Ask an operator for a token with the scope {Scope.READ_ONLY}."
-        challenge = (
-            f'Bearer error="insufficient_scope", scope="{Scope.READ_ONLY}", '
-            f'resource_metadata="{self._metadata_url(exchange)}"'
-        )
-        error = envelope(Code.SAFETY_DENIED, needed, fix, correlation_id=exchange.new_id())
-        await exchange.error(error, 403, {b"www-authenticate": challenge.encode()})
+    def _ends_when_gone(self, exchange: Exchange) -> bool:
+        """A client that hangs up needs no answer. In the modern era that cancels its call too; in the handshake era the
+        call is the session's. Where the answer is a stream, the SDK itself looks out for it."""
+        is_listen = exchange.header(METHOD) == "subscriptions/listen" and not _is_handshake_era(exchange)
+        return exchange.method == "POST" and not self._binding.streams_answers and not is_listen
+
+    def _challenge(self, exchange: Exchange, refusal: NotAdmitted) -> str:
+        """RFC 9728: where to learn how to come back."""
+        metadata = f'resource_metadata="{self._base_url(exchange)}{METADATA_PATH}"'
+        if refusal.scope is None:
+            return f'Bearer {metadata}, scope="{Scope.READ_ONLY}"'
+        return f'Bearer error="insufficient_scope", scope="{refusal.scope}", {metadata}'
 
     async def metadata(self, exchange: Exchange) -> None:
         """RFC 9728: what this resource is and which scopes it knows."""
@@ -210,9 +265,6 @@ class McpEndpoint:
             },
             headers={b"cache-control": b"public, max-age=300"},
         )
-
-    def _metadata_url(self, exchange: Exchange) -> str:
-        return self._base_url(exchange) + METADATA_PATH
 
     def _base_url(self, exchange: Exchange) -> str:
         """As the operator says; else where this very request was accepted, never what its Host header claims."""
@@ -237,18 +289,21 @@ def _user(sub: str, jti: str) -> AuthenticatedUser:
     return AuthenticatedUser(AccessToken(token="", client_id=sub, scopes=[], subject=jti))
 
 
-def _again(body: bytes) -> Receive:
-    """A body that has been read, for the SDK to read."""
+def _body_first(body: bytes, receive: Receive) -> Receive:
+    """A body that has been read, for the SDK to read; then what else there is."""
+    waiting = [body]
 
-    async def receive() -> MutableMapping[str, Any]:
+    async def receive_body() -> MutableMapping[str, Any]:
+        if not waiting:
+            return await receive()
         await trio.lowlevel.checkpoint()
-        return {"type": "http.request", "body": body, "more_body": False}
+        return {"type": "http.request", "body": waiting.pop(), "more_body": False}
 
-    return receive
+    return receive_body
 
 
 def _is_handshake_era(exchange: Exchange) -> bool:
-    version = exchange.header(b"mcp-protocol-version")
+    version = exchange.header(VERSION)
     return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 

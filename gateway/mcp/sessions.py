@@ -28,7 +28,8 @@ class Sessions:
     def __init__(self, settings: McpSettings) -> None:
         self._settings = settings
         self._by_id: dict[str, McpSession] = {}
-        self._per_agent: Counter[str] = Counter()
+        self._places = 0  # taken: by those that are open, or opening
+        self._per_agent: Counter[tuple[str, str]] = Counter()  # of these, by tenant and sub
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -41,25 +42,36 @@ class Sessions:
         session = self._by_id.get(session_id or "")
         return session if session is not None and session.principal.jti == principal.jti else None
 
-    def has_room_for(self, principal: Principal) -> bool:
-        return (
-            len(self._by_id) < self._settings.sessions_max
-            and self._per_agent[principal.sub] < self._settings.sessions_per_agent_max
-        )
+    def admit(self, principal: Principal) -> bool:
+        """Take a place for a session that is about to open, if there is one. Follow it by `begin`, or by `give_up`."""
+        agent = principal.tenant, principal.sub
+        if (
+            self._places >= self._settings.sessions_max
+            or self._per_agent[agent] >= self._settings.sessions_per_agent_max
+        ):
+            return False
+        self._places += 1
+        self._per_agent[agent] += 1
+        return True
+
+    def give_up(self, principal: Principal) -> None:
+        """It did not open."""
+        agent = principal.tenant, principal.sub
+        self._places -= 1
+        self._per_agent[agent] -= 1
+        if not self._per_agent[agent]:
+            del self._per_agent[agent]
 
     def begin(self, session_id: str, principal: Principal, expires_s: float, now_s: float) -> McpSession:
         session = McpSession(session_id, principal, expires_s, now_s)
         self._by_id[session_id] = session
-        self._per_agent[principal.sub] += 1
         return session
 
     def end(self, session: McpSession) -> None:
         """Forget it, and what it listened to. Idempotent."""
         if self._by_id.pop(session.id, None) is None:
             return
-        self._per_agent[session.principal.sub] -= 1
-        if not self._per_agent[session.principal.sub]:
-            del self._per_agent[session.principal.sub]
+        self.give_up(session.principal)
         if session.watch is not None:
             session.watch.close()
 

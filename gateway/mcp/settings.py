@@ -7,9 +7,10 @@ from dataclasses import dataclass
 class McpSettings:
     page_items_max: int = 100  # tools or resources on a page of a list; the rest is behind its nextCursor
     sessions_max: int = 10_000  # of clients of the handshake era, in all; the next initialize is 503
-    sessions_per_agent_max: int = 32  # of one agent; its next initialize is 503
+    sessions_per_agent_max: int = 32  # of one agent (sub and tenant), opening ones too; its next initialize is 503
     session_idle_s_max: float = 1800.0  # without a request under way; then the session is over, and its id is 404
     sweep_s: float = 5.0  # between looks for sessions past that; how much later they may end
     listens_max: int = 10_000  # listen streams and sessions that hear of news; the next stream is an error
+    listens_per_agent_max: int = 64  # the same of one agent (sub and tenant), on however many connections
     resources_per_listener_max: int = 64  # subscribed to by one stream or session; the next one is an error
     telemetry_interval_ms: int = 5000  # the cadence behind a subscribed resource; notifications come no faster

@@ -5,6 +5,7 @@ costs no memory and delays nobody. Frames come from the cadences that the SSE st
 listened to again when it comes back. How the news are sent is left to each era.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, TypeAlias
@@ -68,18 +69,29 @@ class Watches:
         self._new_id = new_id
         self._governor = governor
         self._open: dict[Watch, None] = {}
+        self._per_agent: Counter[tuple[str, str]] = Counter()  # by tenant and sub
 
     def __len__(self) -> int:
         return len(self._open)
 
     def open(self, principal: Principal, lists: frozenset[Changed]) -> "Watch | None":
         """A watch of these lists, to be closed by the caller; None when there are too many."""
-        if len(self._open) >= self._settings.listens_max:
+        agent = principal.tenant, principal.sub
+        of_agent, settings = self._per_agent[agent], self._settings
+        if len(self._open) >= settings.listens_max or of_agent >= settings.listens_per_agent_max:
             return None
         watch = Watch(self._directory, self._bus, principal, self._settings, lists)
         self._open[watch] = None
-        watch.on_close(lambda: self._open.pop(watch))
+        self._per_agent[agent] += 1
+        watch.on_close(lambda: self._forget(watch))
         return watch
+
+    def _forget(self, watch: "Watch") -> None:
+        agent = watch.principal.tenant, watch.principal.sub
+        del self._open[watch]
+        self._per_agent[agent] -= 1
+        if not self._per_agent[agent]:
+            del self._per_agent[agent]
 
     async def subscribe(self, watch: "Watch", uri: str) -> None:
         """Let the watch hear of this resource; it is charged once, as it begins. Raises RpcError."""

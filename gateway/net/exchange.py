@@ -1,15 +1,16 @@
 """One HTTP request and its answer over ASGI: headers, a bounded body, JSON out, errors as envelopes."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 import msgspec
 import structlog
 import trio
 
-from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_status, unauthenticated
+from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_status
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -22,7 +23,8 @@ T = TypeVar("T")
 BODY_NOW = "heliograph.body_now"  # the door's way to give a body that is there already
 WHEN_GONE = "heliograph.when_gone"  # the door's way to tell of a disconnect without a task that waits for it
 BODY_BYTES_MAX = 64 * 1024  # a larger one: 413
-
+QUERY_FIELDS_MAX = 20  # one more: 400
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 TOKENS_REMEMBERED_MAX = 256  # of headers; beyond it the one asked for least recently is taken apart anew
 
@@ -42,7 +44,14 @@ class BodyTooLarge(Exception):  # noqa: N818
     """More than BODY_BYTES_MAX: 413."""
 
 
+class BadQuery(Exception):  # noqa: N818
+    """The query has too many fields, or is no text: 400."""
+
+
 class Exchange:
+    name = ""
+    """What stood in the place of `{}` in its route's path."""
+
     def __init__(self, scope: AsgiScope, receive: Receive, send: Send, new_id: Callable[[], str]) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
@@ -59,14 +68,23 @@ class Exchange:
         values = [value.decode("latin-1") for key, value in self.scope["headers"] if key == name]
         return ", ".join(values) if values else None
 
+    def has_several(self, name: bytes) -> bool:
+        return [key for key, _ in self.scope["headers"]].count(name) > 1
+
     def bearer(self) -> str | None:
         """The token of the Authorization header; None when there is none of that kind."""
         values = [value for key, value in self.scope["headers"] if key == b"authorization"]
         return _bearer_of(values[0]) if len(values) == 1 else None
 
     def query(self, name: str) -> str | None:
-        values = parse_qs(self.scope["query_string"].decode("latin-1"), max_num_fields=20).get(name)
-        return values[-1] if values else None
+        """The field's value, the last one if there are several; one that is empty counts as absent. Raises BadQuery."""
+        try:
+            query = self.scope["query_string"].decode("ascii")
+            if _BAD_ESCAPE.search(query):
+                raise BadQuery
+            return dict(parse_qsl(query, errors="strict", max_num_fields=QUERY_FIELDS_MAX)).get(name)
+        except ValueError:  # not ASCII, escaped bytes that are no UTF-8, or too many
+            raise BadQuery from None
 
     @property
     def local_url(self) -> str:
@@ -95,23 +113,27 @@ class Exchange:
             more = message.get("more_body", False)
         return b"".join(chunks)
 
-    async def unless_gone(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """What `work` returns. A client that hangs up, once its body is read, cancels it; then None, if anything."""
+    async def unless_gone(
+        self, work: Callable[[], Awaitable[T]], has_begun: Callable[[], bool] = lambda: False
+    ) -> T | None:
+        """What `work` returns. A client that hangs up, once its body is read and before its answer has begun, cancels
+        it; then None, if anything. `has_begun` is asked where the server tells of a disconnect after an answer too."""
         when_gone = self.extension(WHEN_GONE)
         if when_gone is not None:
             when_gone()  # the door cancels the request as a whole
             return await work()
         result: T | None = None
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope)
+            nursery.start_soon(self._cancel_when_gone, nursery.cancel_scope, has_begun)
             result = await work()
             nursery.cancel_scope.cancel()
         return result
 
-    async def _cancel_when_gone(self, scope: trio.CancelScope) -> None:
+    async def _cancel_when_gone(self, scope: trio.CancelScope, has_begun: Callable[[], bool]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        scope.cancel()
+        if not has_begun():
+            scope.cancel()
 
     def extension(self, name: str) -> Any | None:
         """What the server offers beyond ASGI, if it does."""
@@ -143,24 +165,29 @@ class Exchange:
     async def refuse(self, code: Code, message: str | None = None, fix: str | None = None, **more: Any) -> None:
         status = http_status(code)
         if "correlation_id" not in more:  # else whoever gave it has logged it
-            more["correlation_id"] = self._logged_id(status)
+            more["correlation_id"] = self.logged_id(status)
         await self.error(envelope(code, message, fix, **more), status)
 
     async def refuse_status(self, status: int, message: str, fix: str, headers: Mapping[bytes, bytes] = {}) -> None:
         """What has no code of its own borrows one by its status."""
-        error = envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self._logged_id(status))
+        error = envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self.logged_id(status))
         await self.error(error, status, headers)
 
     async def refuse_method(self, allowed: str) -> None:
-        allow = {b"allow": allowed.encode()}
+        allow = {b"allow": b"GET, HEAD" if allowed == "GET" else allowed.encode()}
         await self.refuse_status(405, "This route has another method.", f"Use {allowed}.", allow)
 
-    async def refuse_stranger(self, message: str | None = None, fix: str | None = None) -> None:
-        error = unauthenticated(self._logged_id(401), message, fix)
-        await self.error(error, 401, {b"www-authenticate": b'Bearer realm="heliograph"'})
+    async def cacheable(self, tag: str, body: bytes, content_type: bytes, cache_control: bytes) -> None:
+        """Answer with an ETag, or with 304 to who has it already."""
+        headers = {b"etag": f'"{tag}"'.encode(), b"cache-control": cache_control}
+        known = [part.strip().removeprefix("W/") for part in (self.header(b"if-none-match") or "").split(",")]
+        if f'"{tag}"' in known or "*" in known:
+            await self.answer(304, b"", content_type, headers)
+        else:
+            await self.answer(200, body, content_type, headers)
 
-    def _logged_id(self, status: int) -> str:
-        """A fresh correlation id. What was refused, and to whom, is the caller's text, and stays out of the log."""
+    def logged_id(self, status: int, **why: str) -> str:
+        """A fresh correlation id. The log has it too, and why, in our words: what was asked is the caller's text."""
         correlation_id = self.new_id()
-        log.info("request_refused", status=status, correlation_id=correlation_id)
+        log.info("request_refused", status=status, correlation_id=correlation_id, **why)
         return correlation_id

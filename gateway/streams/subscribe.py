@@ -9,6 +9,7 @@ from actors.supervision.errors import SupervisorStoppingError
 from gateway.calls.audit import Origin
 from gateway.calls.tool_calls import Refused
 from gateway.identity.tokens import Principal
+from gateway.main.feature import Feature
 from gateway.net.exchange import Exchange
 from gateway.net.http1.connection import ADOPT
 from gateway.net.http1.responses import date_line
@@ -35,17 +36,23 @@ def asks_for_events(accept: str | None) -> bool:
     return False
 
 
-def is_subscribe(name: str) -> bool:
-    target = parse_tool_name(name)
-    return isinstance(target, ToolName) and target.verb == "subscribe"
-
-
 class Subscribe:
+    """What `POST /mcp/tools/call` passes on. Its streams end with their token."""
+
     def __init__(self, subscriptions: Subscriptions, pump: Pump) -> None:
         self._subscriptions = subscriptions
         self._pump = pump
 
-    async def __call__(
+    @property
+    def feature(self) -> Feature:
+        streams = self._subscriptions.streams
+        return Feature(start=lambda _: streams.start(), revoke=streams.revoke)
+
+    def wants(self, exchange: Exchange, tool: str) -> bool:
+        """Whether this call is to be answered with a stream."""
+        return _is_subscribe(tool) and asks_for_events(exchange.header(b"accept"))
+
+    async def open(
         self, exchange: Exchange, principal: Principal, name: str, arguments: object, origin: Origin
     ) -> Refused | None:
         """None when there was a stream, or still is; or when we stop, and the connection has been closed."""
@@ -75,3 +82,8 @@ class Subscribe:
             await exchange.hand_over(outlet.serve)
             return None
         return answer
+
+
+def _is_subscribe(name: str) -> bool:
+    target = parse_tool_name(name)
+    return isinstance(target, ToolName) and target.verb == "subscribe"

@@ -58,6 +58,11 @@ class UpstreamCalls:
         """Whether the name is an upstream's, by its prefix."""
         return self._upstreams.find(name) is not None
 
+    def shows(self, principal: Principal, name: str) -> bool:
+        """Whether it is of an upstream that this principal's tenant has: of others it learns nothing."""
+        found = self._upstreams.find(name)
+        return found is not None and principal.tenant in found.rules.tenants
+
     def known_name(self, name: str) -> str | None:
         """The name, if a tool has it: then it is no longer just the caller's text."""
         found = self._upstreams.find(name)

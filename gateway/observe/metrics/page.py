@@ -6,21 +6,21 @@ no id of a node, agent, tenant or tool is one, so the number of series is the sa
 
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from resource import getpagesize
 
+from actors.bus.directory import Directory
+from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.reports import Drop
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
-from gateway.devices.device_side import DeviceSide
 from gateway.governance.denials import Reason
 from gateway.governance.governor import Governor
-from gateway.mcp.endpoint import McpEndpoint
 from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
 from schemas.closes import StreamClose
 
@@ -36,11 +36,14 @@ def _build() -> Mapping[str, str]:
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
     calls: CallCounts
-    devices: DeviceSide
     streams: Streams
+    directory: Directory
+    drops: Mapping[Drop, int]  # of frames of nodes
     store: SqliteStore
     governor: Governor
-    mcp: McpEndpoint
+    ledgers: Ledgers
+    mcp_sessions: Sized
+    listeners: Sized
     started_s: float  # Unix time
     build: Mapping[str, str] = field(default_factory=_build)
 
@@ -53,9 +56,9 @@ class MetricsPage:
         yield from self._nodes()
         yield from self._log()
         yield from self._governance()
-        yield gauge("heliograph_mcp_sessions", "MCP sessions that are open.", len(self.mcp.sessions))
+        yield gauge("heliograph_mcp_sessions", "MCP sessions that are open.", len(self.mcp_sessions))
         yield gauge(
-            "heliograph_listeners", "MCP clients that are told of changes, by session or stream.", len(self.mcp.watches)
+            "heliograph_listeners", "MCP clients that are told of changes, by session or stream.", len(self.listeners)
         )
         yield from self._process()
 
@@ -85,11 +88,11 @@ class MetricsPage:
         )
 
     def _nodes(self) -> Iterator[Family]:
-        yield gauge("heliograph_nodes", "Nodes that are live.", self.devices.directory.live_count)
+        yield gauge("heliograph_nodes", "Nodes that are live.", self.directory.live_count)
         yield counters(
             "heliograph_node_frames_dropped_total",
             "Frames of nodes that were dropped, by reason.",
-            (({"reason": drop}, self.devices.counts[drop]) for drop in Drop),
+            (({"reason": drop}, self.drops[drop]) for drop in Drop),
         )
 
     def _log(self) -> Iterator[Family]:
@@ -106,11 +109,8 @@ class MetricsPage:
             "Calls, streams and subscriptions that governance refused, by reason.",
             (({"reason": reason}, self.governor.refusals[reason]) for reason in Reason),
         )
-        yield counter(
-            "heliograph_spend_micros_total",
-            "Micro-dollars charged to agents.",
-            self.devices.ledgers.charged_micros,
-        )
+        charged = self.ledgers.charged_micros
+        yield counter("heliograph_spend_micros_total", "Micro-dollars charged to agents.", charged)
 
     def _process(self) -> Iterator[Family]:
         resident_pages = int(_STATM.read_bytes().split()[1])

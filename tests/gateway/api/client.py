@@ -11,10 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from actors.node.fleet import Fleet
 from actors.stream.streams import Streams
 from gateway.api.admin import Admin
-from gateway.api.app import App
+from gateway.api.feature import api_feature
 from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Issuer, Scope, TokenClass, Verifier, jwks, key_id
 from gateway.net.pump import Pump
+from gateway.net.router import Router
+from gateway.streams.subscribe import Subscribe
+from gateway.streams.subscriptions import Subscriptions
 from schemas.ulids import Mint
 from tests.actors.node.harness import now
 
@@ -58,18 +61,13 @@ class Client:
     ) -> None:
         self.ready = True
         self.verifier = Verifier({key_id(KEY.public_key()): KEY.public_key()}, issuer="test", audience="test")
-        self.app = App(
-            fleet.services.directory,
-            self.verifier,
-            jwks([KEY.public_key()]),
-            new_id,
-            now,
-            self._is_ready,
-            streams,
-            Pump(),
-            calls or ToolCalls(fleet.services.directory, fleet, new_id, now),
-            admin=admin,
-        )
+        directory = fleet.services.directory
+        calls = calls or ToolCalls(directory, fleet, new_id, now)
+        subscribe = Subscribe(Subscriptions(calls, streams, new_id, now), Pump())
+        others = [] if admin is None else [admin.routes]
+        keys = jwks([KEY.public_key()])
+        api = api_feature(self.verifier, now, directory, calls, subscribe, keys, self._is_ready, *others)
+        self.app = Router(new_id, api.routes)
 
     async def _is_ready(self) -> bool:
         await trio.lowlevel.checkpoint()

@@ -1,6 +1,5 @@
 """The operator's routes: who may use them, and what they do to a running gateway."""
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,17 @@ import trio
 from trio.testing import MockClock
 
 from actors.node.fleet import Fleet
-from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
-from gateway.api.admin import Admin
 from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault
 from gateway.main.data_folder import DataFolder
 from schemas.closes import NodeClose
 from schemas.contract import contract
-from tests.actors.node.harness import TOKEN_ID, Gateway, ScriptedNode, now
-from tests.gateway.api.client import AGENT, Client, Response, new_id
+from tests.actors.node.harness import TOKEN_ID, Gateway, ScriptedNode, now, until
+from tests.gateway.api.client import AGENT, new_id
+from tests.gateway.api.operators import MINT, Operator
 from tests.schemas.examples import NODE_ID
 
 WALL_MS = 1_790_000_000_000
-MINT = {"token_class": "agent_runtime", "sub": AGENT, "tenant": "acme", "scopes": [], "life_s": 60}
 
 
 @pytest.fixture
@@ -37,22 +34,6 @@ async def fleet(nursery: trio.Nursery) -> AsyncIterator[Fleet]:
     await nursery.start(supervisor.run)
     yield Fleet(supervisor, Gateway().services)
     supervisor.request_stop()
-
-
-class Operator:
-    def __init__(self, folder: DataFolder, fleet: Fleet) -> None:
-        streams, services = Streams(Supervisor(), fleet), fleet.services
-        revocations = (fleet.revoke, streams.revoke)
-        admin = Admin(folder, services.directory, services.store, services.ledgers, revocations, new_id, now)
-        self.client = Client(fleet, streams, admin)
-        self.token = folder.mint(TokenClass.OPERATOR, "ada", "operators", [], 3600, new_id(), now().wall_ms)
-
-    async def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> Response:
-        headers = {"authorization": f"Bearer {token or self.token}"}
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = await self.client.request(method, path, data, headers)
-        assert response is not None
-        return response
 
 
 @pytest.mark.parametrize("path", ["/admin/nodes", "/admin/mint", "/admin/enroll", "/admin/revoke", "/admin/log/x"])
@@ -103,9 +84,67 @@ async def test_nodes_and_their_history_can_be_read(autojump_clock: MockClock, fo
     assert (await operator.ask("GET", f"/admin/log/{NODE_ID}?after=1")).json["events"] == events[1:]
 
 
+async def test_node_that_has_left_tells_since_when_and_why(
+    autojump_clock: MockClock, folder: DataFolder, fleet: Fleet
+) -> None:
+    node, operator = ScriptedNode.started_by(fleet), Operator(folder, fleet)
+    await node.go_live()
+    live_ms = now().wall_ms
+    (listed,) = (await operator.ask("GET", "/admin/nodes")).json["nodes"]
+    assert (listed["since_ms"], listed["left"]) == (live_ms, None)
+    await trio.sleep(5)
+    node.actor.close(NodeClose.UNAUTHORIZED)
+    await until(lambda: len(fleet.nodes) == 0)
+    (listed,) = (await operator.ask("GET", "/admin/nodes")).json["nodes"]
+    assert listed["since_ms"] >= live_ms + 5000
+    assert listed["left"] == {"code": 4401, "reason": "unauthorized"}
+
+
+WAITS = [
+    ("/admin/mint", MINT),
+    ("/admin/enroll", {"tenant": "acme", "node_id": NODE_ID}),
+    ("/admin/revoke", {"jti": "01HZXC0000000000000000J009"}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), WAITS)
+@pytest.mark.parametrize("ends", ["revoked", "expired"])
+async def test_operator_whose_token_ends_while_the_body_comes_changes_nothing(
+    autojump_clock: MockClock, folder: DataFolder, fleet: Fleet, path: str, body: Any, ends: str
+) -> None:
+    operator = Operator(folder, fleet)
+
+    def end() -> None:
+        if ends == "revoked":
+            folder.revoke(operator.jti)
+        else:
+            autojump_clock.jump(3601)
+
+    response = await operator.ask("POST", path, body, before_body=end)
+    assert (response.status, response.json["code"]) == (401, "E_SAFETY_DENIED")
+    assert response.headers["www-authenticate"] == 'Bearer realm="heliograph"'
+    assert not (folder.path / "leafs").exists()
+    revoked = folder.path / "revoked"
+    assert (revoked.read_text() if revoked.exists() else "") == (f"{operator.jti}\n" if ends == "revoked" else "")
+
+
+@pytest.mark.parametrize(
+    "node_id", ["", "x", NODE_ID.upper(), NODE_ID + "/x", "../manifests", "manifests", "%ED%A0%80", "\u0663" * 26]
+)
+async def test_history_of_what_is_no_nodes_id_is_404(
+    autojump_clock: MockClock, folder: DataFolder, fleet: Fleet, node_id: str
+) -> None:
+    assert (await Operator(folder, fleet).ask("GET", f"/admin/log/{node_id}")).status == 404
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [
+        ("POST", "/admin/mint", MINT | {"life_s": 10**18}, 400),
+        ("POST", "/admin/mint", MINT | {"life_s": 10**400}, 400),
+        ("POST", "/admin/enroll", {"tenant": ""}, 400),
+        ("POST", "/admin/enroll", {"tenant": "\u00e9"}, 400),
+        ("HEAD", "/admin/mint", None, 405),
         ("POST", "/admin/mint", {}, 400),
         ("POST", "/admin/mint", b"{", 400),
         ("POST", "/admin/mint", MINT | {"sub": "x"}, 400),
@@ -126,5 +165,5 @@ async def test_mistake_is_an_envelope_and_changes_nothing(
     before = sorted(p.name for p in folder.path.rglob("*"))
     response = await Operator(folder, fleet).ask(method, path, body)
     assert response.status == status
-    assert contract("error@1.1.0").is_valid(response.json)
+    assert method == "HEAD" or contract("error@1.1.0").is_valid(response.json)
     assert sorted(p.name for p in folder.path.rglob("*")) == before

@@ -394,6 +394,7 @@ async def test_gateway_tells_its_keys_and_its_health(autojump_clock: MockClock, 
     assert (await client.get("/healthz")).json == {"status": "alive"}
     assert (await client.get("/readyz")).status == 200
     client.ready = False
+    await trio.sleep(1)  # for which the verdict before is good
     assert refused(await client.get("/readyz")) == (503, "E_RATE_LIMITED")
 
 

@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import mcp_types as types
 import pytest
+import structlog
 import trio
-from mcp.server.lowlevel.server import Server
 from ulid import ULID
 
 from gateway.identity.tokens import Scope
-from gateway.mcp.binding import Binding, Context
+from tests.gateway.mcp.endless import Made, client_over
 from tests.gateway.mcp.site import LEGACY, MODERN, Site, site, until
 
 METADATA = "/.well-known/oauth-protected-resource/mcp"
@@ -39,6 +38,21 @@ async def test_without_a_scope_that_any_tool_needs_it_is_403_that_names_it(tmp_p
         response = await client.modern("tools/list")
         assert response.status_code == 403
         assert 'error="insufficient_scope", scope="tools:call:read_only"' in response.headers["www-authenticate"]
+
+
+async def test_refusals_are_logged_once_with_their_id_and_reason(tmp_path: Path) -> None:
+    async with (
+        site(tmp_path) as one,
+        one.client("MARK") as stranger,
+        one.client(one.token(Scope.DEVICE_CONNECT)) as node,
+    ):
+        with structlog.testing.capture_logs() as lines:
+            answers = [await stranger.modern("tools/list"), await node.modern("tools/list")]
+    refused = [line for line in lines if line["event"] == "request_refused"]
+    assert [(line["status"], line["reason"]) for line in refused] == [(401, "malformed"), (403, "scope")]
+    assert refused[1]["scope"] == Scope.READ_ONLY
+    assert [line["correlation_id"] for line in refused] == [answer.json()["correlation_id"] for answer in answers]
+    assert "MARK" not in str(lines)
 
 
 @pytest.mark.parametrize(
@@ -105,43 +119,41 @@ async def test_unknown_tool_and_missing_authority_are_errors_not_results(tmp_pat
             assert (error["code"], error["message"]) == (-32003, "Tool not authorized")
 
 
-class Endless(Binding):
-    """Its one tool never ends by itself."""
-
-    began = ended = 0
-
-    def make_server(self) -> Server[Any]:
-        server = super().make_server()
-
-        async def call_tool(_: Context, __: types.CallToolRequestParams) -> types.CallToolResult:
-            self.began += 1
-            try:
-                await trio.sleep_forever()
-            finally:
-                self.ended += 1
-
-        server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
-        return server
-
-
 @pytest.mark.parametrize("streams", [False, True])
 async def test_client_of_the_modern_era_that_hangs_up_cancels_its_call(tmp_path: Path, streams: bool) -> None:
-    bindings: list[Endless] = []
-
-    def make(*parts: Any) -> Endless:
-        bindings.append(Endless(*parts))
-        bindings[0].streams_answers = streams
-        return bindings[0]
-
-    async with site(tmp_path, make) as one, one.client() as client:
+    made = Made(streams=streams)
+    async with site(tmp_path, made) as one, one.client() as client:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: client.modern("tools/call", name="any", arguments={}))
-            await until(lambda: bindings[0].began == 1)
+            await made.began()
             assert one.gateway.mcp.requests_under_way == 1
             nursery.cancel_scope.cancel()
-        await until(lambda: bindings[0].ended == 1)
+        await made.ended()
         await until(lambda: one.gateway.mcp.requests_under_way == 0)
         assert (await client.modern("tools/list")).status_code == 200
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
+async def test_client_of_the_handshake_era_that_hangs_up_leaves_its_call_and_no_request(
+    tmp_path: Path, version: str
+) -> None:
+    """Else a request whose answer never comes (its id is that of another, say) would be held for as long as a token."""
+    made = Made()
+    async with site(tmp_path, made) as one:
+        token = one.token()
+        async with one.client(token) as client:
+            await client.initialize()
+            call = client.request("tools/call", {"name": "any", "arguments": {}})
+            async with client_over(version, one, token) as caller, trio.open_nursery() as nursery:
+                caller.http.headers.update(client.http.headers)
+                nursery.start_soon(caller.post, call)
+                await made.began()
+                nursery.cancel_scope.cancel()
+            await until(lambda: one.gateway.mcp.requests_under_way == 0)
+            assert made.binding.ended == 0
+            assert (await client.legacy("ping"))["result"] == {}
+            assert (await client.http.delete(one.url)).status_code == 200
+            await made.ended()
 
 
 async def test_listen_acknowledges_first_then_tells_of_changes(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ SETTINGS = McpSettings(sessions_max=3, sessions_per_agent_max=2, session_idle_s_
 
 def test_session_is_found_with_the_credential_that_opened_it_only() -> None:
     sessions, owner = Sessions(SETTINGS), principal()
+    assert sessions.admit(owner)
     session = sessions.begin("s", owner, 1000, 0)
     assert sessions.find("s", owner) is session
     assert sessions.find("s", principal()) is None
@@ -38,13 +39,24 @@ def test_session_is_due_with_the_end_of_its_token_whatever_is_under_way() -> Non
     assert sessions.due(0) == [other]
 
 
-def test_sessions_are_bounded_in_all_and_for_one_agent() -> None:
+def test_sessions_are_bounded_for_one_agent_those_that_are_opening_too() -> None:
     sessions, agent = Sessions(SETTINGS), principal()
-    sessions.begin("a", agent, 1000, 0)
-    assert sessions.has_room_for(agent)
-    session = sessions.begin("b", agent, 1000, 0)
-    assert not sessions.has_room_for(agent)
+    assert sessions.admit(agent)
+    session = sessions.begin("a", agent, 1000, 0)
+    assert sessions.admit(agent)
+    assert not sessions.admit(agent)
+    sessions.give_up(agent)
+    assert sessions.admit(agent)
     sessions.end(session)
     sessions.end(session)
-    assert sessions.has_room_for(agent)
-    assert len(sessions) == 1
+    assert sessions.admit(agent)
+    assert not sessions.admit(agent)
+    assert len(sessions) == 0
+
+
+def test_same_sub_of_another_tenant_is_another_agent_and_all_are_bounded_together() -> None:
+    sessions = Sessions(SETTINGS)
+    assert [sessions.admit(principal()) for _ in range(3)] == [True, True, False]
+    assert [sessions.admit(principal("other")) for _ in range(2)] == [True, False]
+    sessions.give_up(principal())
+    assert sessions.admit(principal("other"))

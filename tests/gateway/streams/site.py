@@ -26,8 +26,7 @@ from actors.stream.streams import Streams
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage, StopSettings
 from actors.supervision.supervisor import Supervisor
-from gateway.api.admin import Admin
-from gateway.api.app import App
+from gateway.api.feature import api_feature
 from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Verifier, jwks, key_id
 from gateway.main.data_folder import DataFolder
@@ -35,12 +34,16 @@ from gateway.net.exchange import BODY_BYTES_MAX
 from gateway.net.http1.door import Door
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.pump import Pump
+from gateway.net.router import Router
+from gateway.streams.subscribe import Subscribe
+from gateway.streams.subscriptions import Subscriptions
 from schemas.closes import NodeClose, StreamClose
 from schemas.frames import AnnounceAck, AuthOk, Cmd, CmdCancel, ResumeOk, Telemetry
 from schemas.manifest import NodeIdentity
 from schemas.sse import close_event, metric_event
 from tests.actors.node.harness import TOKEN_ID, FakeConnection, Gateway, ScriptedNode, now
 from tests.gateway.api.client import KEY, new_id, token
+from tests.gateway.api.operators import admin_of
 from tests.schemas.attested import TENANT, leaf
 from tests.schemas.examples import ACK_ID, FRAME, METRICS_CAPABILITY, NODE_ID
 
@@ -317,14 +320,11 @@ async def site(
             fleet.keep_deadlines()  # else the first node would, after the tasks have been counted
             key = KEY.public_key()
             verifier = folder.verifier if folder else Verifier({key_id(key): key}, issuer="test", audience="test")
-            revocations = (fleet.revoke, streams.revoke)
-            admin = (
-                Admin(folder, services.directory, services.store, services.ledgers, revocations, new_id, now)
-                if folder
-                else None
-            )
-            calls = ToolCalls(fleet.services.directory, fleet, new_id, now)
-            app = App(services.directory, verifier, jwks([key]), new_id, now, _ready, streams, pump, calls, admin=admin)
+            calls = ToolCalls(services.directory, fleet, new_id, now)
+            subscribe = Subscribe(Subscriptions(calls, streams, new_id, now), pump)
+            others = [admin_of(folder, fleet, streams).routes] if folder else []
+            api = api_feature(verifier, now, services.directory, calls, subscribe, jwks([key]), _ready, *others)
+            app = Router(new_id, api.routes)
             door = Door(supervisor, app, body_bytes_max=lambda _: BODY_BYTES_MAX, settings=door_settings)
             port = await door.listen("127.0.0.1", 0)
             here = Site(supervisor, fleet, streams, pump, door, port, logged, lambda what: gateway.counts[what])

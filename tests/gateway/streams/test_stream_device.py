@@ -9,11 +9,14 @@ import trio
 
 from actors.stream.settings import StreamSettings
 from actors.stream.streams import Streams
-from gateway.api.app import App
+from gateway.api.feature import api_feature
 from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Scope, TokenClass, jwks
 from gateway.main.clock import now
 from gateway.net.http1.door import Door
+from gateway.net.router import Router
+from gateway.streams.subscribe import Subscribe
+from gateway.streams.subscriptions import Subscriptions
 from schemas.frames import Cmd, CmdAck, CmdCancel, Frame, Telemetry
 from tests.gateway.api.client import AGENT
 from tests.gateway.devices.site import KEY, MINT, Dialed, dial, open_site, token
@@ -52,17 +55,14 @@ async def both() -> AsyncIterator[Both]:
             await trio.lowlevel.checkpoint()
             return True
 
-        app = App(
-            devices.fleet.services.directory,
-            devices.verifier,
-            jwks([KEY.public_key()]),
-            lambda: MINT.mint(now().wall_ms),
-            now,
-            ready,
-            streams,
-            devices.pump,
-            ToolCalls(devices.fleet.services.directory, devices.fleet, lambda: MINT.mint(now().wall_ms), now),
-        )
+        def new_id() -> str:
+            return MINT.mint(now().wall_ms)
+
+        directory = devices.fleet.services.directory
+        calls = ToolCalls(directory, devices.fleet, new_id, now)
+        subscribe = Subscribe(Subscriptions(calls, streams, new_id, now), devices.pump)
+        keys = jwks([KEY.public_key()])
+        app = Router(new_id, api_feature(devices.verifier, now, directory, calls, subscribe, keys, ready).routes)
         door = Door(devices.supervisor, app, body_bytes_max=lambda _: 65536)
         here = Both(devices, streams, await door.listen("127.0.0.1", 0))
         try:

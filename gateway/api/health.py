@@ -1,0 +1,53 @@
+"""How the gateway is, for whoever asks: both routes are open, so neither may cost more for being asked often.
+
+GET /healthz   alive
+GET /readyz    able to serve: its log takes a write
+"""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from actors.log.store import Appended, LogStore, OpenItem, Part, StoreFailedError
+from gateway.net.exchange import Exchange
+from gateway.net.router import Routes
+
+VERDICT_S = 1.0  # for which a verdict is good; whoever asks meanwhile gets it too
+PROBE_S_MAX = 1.0  # for one look; one that takes longer means not ready
+
+
+class HealthRoutes:
+    def __init__(self, probe: Callable[[], Awaitable[bool]]) -> None:
+        self._probe = probe
+        self._probing = trio.Lock()
+        self._verdict = False
+        self._good_until_s = 0.0
+        self.routes: Routes = {"/healthz": ("GET", self._healthz), "/readyz": ("GET", self._readyz)}
+
+    async def _healthz(self, exchange: Exchange) -> None:
+        await exchange.json({"status": "alive"})
+
+    async def _readyz(self, exchange: Exchange) -> None:
+        if await self._is_ready():
+            await exchange.json({"status": "ready"})
+        else:
+            await exchange.refuse_status(503, "The gateway cannot serve now.", "Try again in a while.")
+
+    async def _is_ready(self) -> bool:
+        async with self._probing:  # those who wait here find the verdict of the one before them
+            if trio.current_time() >= self._good_until_s:
+                self._verdict = False
+                # Shielded: a client that leaves in the middle would leave the next one with a look of its own.
+                with trio.move_on_after(PROBE_S_MAX, shield=True):
+                    self._verdict = await self._probe()
+                self._good_until_s = trio.current_time() + VERDICT_S
+        return self._verdict
+
+
+async def takes_writes(store: LogStore, wall_ms: int) -> bool:
+    """Whether the log takes a write now."""
+    probe = Part(stream="readiness", expected_version=0, at_ms=wall_ms, opened=(OpenItem("probe", b""),))
+    try:
+        return isinstance(await store.append(probe), Appended)
+    except StoreFailedError:
+        return False

@@ -1,0 +1,20 @@
+"""What a package of the gateway brings to the whole. The composition root lists features and joins them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from actors.supervision.supervisor import Supervisor
+from gateway.net.router import Route
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    start: Callable[[Supervisor], None] = _nothing
+    """Start what runs for as long as the gateway does."""
+    revoke: Callable[[str], None] = _nothing
+    """A token was revoked: end what it opened."""

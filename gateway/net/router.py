@@ -1,0 +1,87 @@
+"""Requests to those who answer them, by path and method; what no route has, and what no route may answer, is told here.
+
+Features bring their routes; which there are, the composition root knows. A path is looked up as it is. One that has
+`{}` in it stands for any name there that is one piece of a path, one that ends in `*` for everything that begins so.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import partial
+from typing import Any, TypeAlias
+
+from gateway.net.exchange import AsgiScope, BadQuery, BodyTooLarge, ClientGone, Exchange, Receive, Send
+
+Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
+Route: TypeAlias = tuple[str, Handler]  # a method, and who answers; GET answers HEAD too
+Routes: TypeAlias = Mapping[str, Route]
+
+ANY = "*"  # as a method: the handler looks at it itself
+
+
+class RouteTable:
+    """What a path leads to. It does not ask who comes, so that a check may stand in front of it."""
+
+    def __init__(self, *features: Routes) -> None:
+        self._exact: dict[str, Route] = {}
+        for path, route in (item for routes in features for item in routes.items()):
+            if path in self._exact:
+                raise ValueError(f"two features bring the route {path}")
+            self._exact[path] = route
+        parts = [(path.partition("{}"), route) for path, route in self._exact.items() if "{}" in path]
+        self._named = [(begin, end, route) for (begin, _, end), route in parts]
+        self._below = [(path[:-1], route) for path, route in self._exact.items() if path.endswith("*")]
+
+    def find(self, exchange: Exchange) -> Handler:
+        """Who answers this request; if nobody else, what says 404 or 405."""
+        route = self._exact.get(exchange.path) or self._find_by_part(exchange)
+        if route is None:
+            return _no_such_route
+        method, handler = route
+        if method in (exchange.method, ANY) or (exchange.method, method) == ("HEAD", "GET"):
+            return handler
+        return partial(Exchange.refuse_method, allowed=method)
+
+    def _find_by_part(self, exchange: Exchange) -> Route | None:
+        path = exchange.path
+        for begin, end, route in self._named:
+            name = path[len(begin) : len(path) - len(end)]
+            if path.startswith(begin) and path.endswith(end) and name and "/" not in name:
+                exchange.name = name
+                return route
+        return next((route for begin, route in self._below if path.startswith(begin)), None)
+
+
+class Router:
+    """The ASGI application."""
+
+    def __init__(self, new_id: Callable[[], str], *features: Routes) -> None:
+        self._table = RouteTable(*features)
+        self._new_id = new_id
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._refuse_websocket(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send, self._new_id)
+        try:
+            await self._table.find(exchange)(exchange)
+        except BodyTooLarge:
+            await exchange.refuse_status(413, "The body is larger than 64 KiB.", "Send less in one request.")
+        except BadQuery:
+            await exchange.refuse_status(
+                400, "The query cannot be read.", "Send at most 20 fields, percent-encoded UTF-8."
+            )
+        except ClientGone:
+            return
+
+    async def _refuse_websocket(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        async def send_before_upgrade(message: MutableMapping[str, Any]) -> None:
+            await send({**message, "type": f"websocket.{message['type']}"})
+
+        exchange = Exchange({**scope, "method": "GET"}, receive, send_before_upgrade, self._new_id)
+        fix = "Ask without Upgrade. Nodes dial in elsewhere, at the address for devices."
+        await exchange.refuse_status(404, "Nothing here speaks WebSocket.", fix)
+
+
+async def _no_such_route(exchange: Exchange) -> None:
+    fix = "Compare the path with the reference; GET /mcp/tools lists what there is to call."
+    await exchange.refuse_status(404, "No such route.", fix)

@@ -1,0 +1,52 @@
+"""An operator of a gateway in memory: its data folder is real, its nodes are spoken by script."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from actors.node.fleet import Fleet
+from actors.stream.streams import Streams
+from actors.supervision.supervisor import Supervisor
+from gateway.api.action_log import ActionLog
+from gateway.api.admin import Admin
+from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
+from gateway.identity.tokens import TokenClass
+from gateway.main.data_folder import DataFolder
+from tests.actors.node.harness import now
+from tests.gateway.api.client import AGENT, Client, Response, new_id
+
+MINT = {"token_class": "agent_runtime", "sub": AGENT, "tenant": "acme", "scopes": [], "life_s": 60}
+
+
+def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
+    def revoke(token_id: str) -> None:
+        fleet.revoke(token_id)
+        streams.revoke(token_id)
+
+    services = fleet.services
+    operators = Authenticator(folder.verifier, now, FOR_OPERATORS)
+    directory, store, ledgers = services.directory, services.store, services.ledgers
+    return Admin(operators, folder, directory, store, ledgers, ActionLog(), revoke, new_id, now)
+
+
+class Operator:
+    def __init__(self, folder: DataFolder, fleet: Fleet) -> None:
+        streams = Streams(Supervisor(), fleet)
+        admin = admin_of(folder, fleet, streams)
+        self.client = Client(fleet, streams, admin)
+        self.jti = new_id()
+        self.token = folder.mint(TokenClass.OPERATOR, "ada", "operators", [], 3600, self.jti, now().wall_ms)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        token: str | None = None,
+        before_body: Callable[[], None] = lambda: None,
+    ) -> Response:
+        headers = {"authorization": f"Bearer {token or self.token}"}
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = await self.client.request(method, path, data, headers, before_body=before_body)
+        assert response is not None
+        return response
