@@ -72,6 +72,9 @@ class Directory(Protocol):
     def notify(self, tenant: str) -> None:
         """What this tenant has is other than before: for whoever has tools besides those of nodes."""
 
+    def follow(self, news: Callable[[NodeRecord], None]) -> None:
+        """Call `news` with the record of every node that comes or goes, for good."""
+
 
 class _Record(msgspec.Struct, frozen=True):
     tenant: str
@@ -87,6 +90,7 @@ class LocalDirectory:
         self._ids: dict[str | None, list[str]] = {}  # of a tenant, or of all; sorted
         self._live: dict[str, list[str]] = {}  # of a tenant, sorted
         self._listeners: dict[str, dict[Callable[[], None], None]] = {}
+        self._followers: list[Callable[[NodeRecord], None]] = []
 
     async def load(self) -> None:
         """Once, at start."""
@@ -128,6 +132,16 @@ class LocalDirectory:
         for changed in list(self._listeners.get(tenant, ())):
             changed()
 
+    def follow(self, news: Callable[[NodeRecord], None]) -> None:
+        self._followers.append(news)
+
+    def _put(self, record: NodeRecord) -> None:
+        """It came, or went."""
+        self._records[record.node_id] = record
+        for news in self._followers:
+            news(record)
+        self.notify(record.tenant)
+
     # ---- for the owner of a node's session --------------------------------------------------------------------------
 
     def announce(
@@ -166,17 +180,15 @@ class LocalDirectory:
         known = self._records[node.node_id]
         if not known.live:
             insort(self._live.setdefault(node.tenant, []), node.node_id)
-        self._records[node.node_id] = replace(known, epoch=epoch, live=True, since_ms=wall_ms, left=None)
-        self.notify(node.tenant)
+        self._put(replace(known, epoch=epoch, live=True, since_ms=wall_ms, left=None))
 
     def went(self, node: NodeIdentity, epoch: int, close: NodeClose, wall_ms: int) -> None:
         """Its session of this epoch is over. Nothing happens when it was never live, or a newer one is. Idempotent."""
         known = self._records.get(node.node_id)
         if known is None or not known.live or known.epoch != epoch:
             return
-        self._records[node.node_id] = replace(known, live=False, since_ms=wall_ms, left=close)
         _remove(self._live, node.tenant, node.node_id)
-        self.notify(node.tenant)
+        self._put(replace(known, live=False, since_ms=wall_ms, left=close))
 
     def _list(self, record: NodeRecord) -> None:
         older = self._records.get(record.node_id)

@@ -5,7 +5,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.directory import LocalDirectory, NodeRecord
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import Appended, AppendRefused, RefusalReason, answered
 from schemas.canonical import digest
@@ -81,6 +81,18 @@ async def test_listeners_of_the_tenant_are_told_until_they_stop(directory: Local
     stop()
     directory.came(node, 2, WALL_MS)
     assert told == ["acme", "acme"]
+
+
+async def test_followers_get_the_record_of_whoever_comes_or_goes(directory: LocalDirectory) -> None:
+    news: list[NodeRecord] = []
+    directory.follow(news.append)
+    node = await live(directory, "a", epoch=4)
+    await announce(directory, node, METRICS_CAPABILITY)
+    directory.went(node, 4, NodeClose.TIMEOUT, WALL_MS)
+    assert [(record.live, record.epoch, record.left) for record in news] == [
+        (True, 4, None),
+        (False, 4, NodeClose.TIMEOUT),
+    ]
 
 
 async def test_a_live_node_that_announces_other_tools_is_told_of_and_one_that_repeats_itself_is_not(
