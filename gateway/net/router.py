@@ -36,7 +36,7 @@ class RouteTable:
         if route is None:
             return _no_such_route
         method, handler = route
-        if method in (exchange.method, ANY) or (exchange.method, method) == ("HEAD", "GET"):
+        if method == exchange.method or method == ANY or (exchange.method, method) == ("HEAD", "GET"):
             return handler
         return partial(Exchange.refuse_method, allowed=method)
 
