@@ -68,7 +68,7 @@ class Router:
             await exchange.refuse_status(413, "The body is larger than 64 KiB.", "Send less in one request.")
         except BadQuery:
             await exchange.refuse_status(
-                400, "The query cannot be read.", "Send at most 20 fields, percent-encoded UTF-8."
+                400, "The query is malformed or has too many fields.", "Send at most 20 fields, percent-encoded UTF-8."
             )
         except ClientGone:
             return
