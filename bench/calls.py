@@ -243,7 +243,7 @@ def running_gateway(folder: Path, homes: Path, nodes: int, serve: Sequence[str] 
 
 
 def live_nodes(gateway: Gateway) -> int:
-    request = urllib.request.Request(f"http://127.0.0.1:{gateway.port}/devices")
+    request = urllib.request.Request(f"http://127.0.0.1:{gateway.port}/devices?limit=1000")
     request.add_header("Authorization", f"Bearer {gateway.token}")
     with urllib.request.urlopen(request) as answer:
         return sum(device["live"] for device in json.load(answer)["devices"])

@@ -29,6 +29,8 @@ from gateway.governance.policy.policy import KINDS, PII, AgentRules, Policy, Sid
 from gateway.governance.policy.text import parse
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.settings import AccessSettings
+from gateway.identity.tokens import TokenFault
+from gateway.mcp import endpoint as mcp_endpoint
 from gateway.mcp import errors as mcp_errors
 from gateway.mcp.binding import INSTRUCTIONS
 from gateway.mcp.errors import RpcError
@@ -156,6 +158,22 @@ def test_explanation_in_the_policy_reference_is_what_the_command_prints(
 def test_access_reference_names_every_error_code() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     assert [code for code in Code if code.value not in page] == []
+
+
+def test_settings_reference_names_every_reason_for_which_a_token_is_refused() -> None:
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    assert [fault for fault in TokenFault if f"`{fault}`" not in page] == []
+
+
+def test_access_reference_lists_every_route() -> None:
+    """As the modules of `gateway/api` write them, and the two of MCP."""
+    page = (ROOT / "docs" / "reference" / "access.md").read_text()
+    table = page.partition("## Routes")[2].partition("\n- ")[0]
+    modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
+    routes = {found for module in modules for found in re.findall(r'"(/[^"]+)": \("(?:GET|POST)"', module.read_text())}
+    assert len(routes) > 15
+    listed = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"`(?:GET |POST )?(/[^`?]+)", table)}
+    assert listed == routes | {mcp_endpoint.PATH, mcp_endpoint.METADATA_PATH}
 
 
 # ---- metrics --------------------------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ class Admin:
         if not NODE_ID.search(node_id) or not TENANT.match(request.tenant):
             return _Declined(
                 "claims",
-                "This is no id of a node, or no tenant.",
+                "node_id or tenant is not valid.",
                 "A node_id is a ULID in lower case, a tenant has 1 to 64 printable ASCII characters.",
             )
         identity = self._folder.enroll(node_id, request.tenant, jti, self._now().wall_ms)

@@ -162,9 +162,8 @@ class McpEndpoint:
         opens_session = _opens_session(exchange)
         if exchange.has_several(SESSION_ID) or exchange.has_several(VERSION):
             # The SDK would take the first. Which session is meant, and of which era, must mean the same to both of us.
-            await exchange.refuse(
-                Code.MANIFEST_INVALID, "A header of MCP is there twice.", "Send Mcp-Session-Id and the version once."
-            )
+            message = "Mcp-Session-Id or MCP-Protocol-Version appears more than once."
+            await exchange.refuse(Code.MANIFEST_INVALID, message, "Send each of them at most once.")
         elif self._manager is None or self._stopping:
             await exchange.refuse_status(503, "The gateway cannot serve now.", "Try again in a while.")
         elif opens_session and not self.sessions.admit(principal):

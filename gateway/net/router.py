@@ -36,7 +36,7 @@ class RouteTable:
         if route is None:
             return _no_such_route
         method, handler = route
-        if method in (exchange.method, ANY) or (exchange.method, method) == ("HEAD", "GET"):
+        if method == exchange.method or method == ANY or (exchange.method, method) == ("HEAD", "GET"):
             return handler
         return partial(Exchange.refuse_method, allowed=method)
 
@@ -68,7 +68,7 @@ class Router:
             await exchange.refuse_status(413, "The body is larger than 64 KiB.", "Send less in one request.")
         except BadQuery:
             await exchange.refuse_status(
-                400, "The query cannot be read.", "Send at most 20 fields, percent-encoded UTF-8."
+                400, "The query is malformed or has too many fields.", "Send at most 20 fields, percent-encoded UTF-8."
             )
         except ClientGone:
             return
