@@ -109,7 +109,6 @@ class HandAck:
 @dataclass(frozen=True, slots=True)
 class Relay:
     telemetry: Telemetry
-    now: Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +332,7 @@ class Session:
             return self.close(NodeClose.RATE_LIMITED)
         match frame, self.phase:
             case Telemetry(), Phase.LIVE:
-                return (Relay(frame, now),)
+                return (Relay(frame),)
             case CmdAck(), Phase.LIVE:
                 return (HandAck(frame),)
             case Heartbeat(), Phase.ANNOUNCING | Phase.RESUMING | Phase.LIVE:
