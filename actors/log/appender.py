@@ -132,6 +132,7 @@ class Appender(Generic[I, D]):
             lost = [*(() if self._is_with_log else self._in_hand), *self._waiting]
             self._waiting.clear()
             self._owner.lose(lost, Lost.ENDED)
+            self._part()
 
     async def _read(self) -> None:
         loaded = await self._store.load(self._stream)
@@ -187,8 +188,15 @@ class Appender(Generic[I, D]):
                     self._let_go(batch, Lost.REFUSED)
         except Exception as exc:
             self.crash(exc)
-        if not self._is_busy and (self._waiting or not self._is_open):
+        if self._is_over:
+            self._part()
+        elif not self._is_busy and (self._waiting or not self._is_open):
             self._go_on(self._now_ms())
+
+    def _part(self) -> None:
+        """Let go of the owner, who holds us: whole fleets come and go, and a search for cycles stops everybody."""
+        if not self._is_with_log:
+            del self._owner
 
     def _perform(self, draft: D) -> None:
         self._in_hand = ()

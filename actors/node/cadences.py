@@ -17,6 +17,9 @@ from schemas.frames import Cmd, CmdCancel, Frame
 from schemas.ulids import Mint
 
 
+def _to_nobody(_: Frame) -> None: ...
+
+
 class Stage(Enum):
     ASKED = auto()  # the `cmd` is out
     RUNNING = auto()
@@ -122,9 +125,11 @@ class Cadences:
         self._remove_what_is_over()
 
     def end_all(self) -> None:
+        """For good: nothing is sent any more."""
         for cadence in self._by_msg_id.values():
             cadence.stage = Stage.OVER
         self._remove_what_is_over()
+        self._send = _to_nobody  # whoever sent holds us: without that, an ended session is freed at once
 
     def _remove_what_is_over(self) -> None:
         for cadence in [cadence for cadence in self._by_msg_id.values() if cadence.stage is Stage.OVER]:

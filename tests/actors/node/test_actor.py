@@ -1,5 +1,7 @@
 """A node's actor over an in-memory connection and log: calls, acks, limits, manifests and time."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -321,3 +323,22 @@ async def test_session_without_a_resume_is_closed_after_10_s(
     await until(lambda: node.connection.closed is not None)
     assert node.connection.closed is NodeClose.TIMEOUT
     assert trio.current_time() - started == pytest.approx(10.0, abs=0.01)
+
+
+async def test_session_that_has_ended_is_freed_without_a_search_for_cycles(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    caller = Caller(node, nursery_of_actors)
+    node.ack(await node.connection.next(Cmd))
+    await caller.answer()
+    node.connection.hang_up()
+    await trio.testing.wait_all_tasks_blocked()
+    ended = weakref.ref(node.actor)
+    gc.disable()
+    try:
+        del node.actor
+        await trio.lowlevel.checkpoint()
+        assert ended() is None
+    finally:
+        gc.enable()
