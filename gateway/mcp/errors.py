@@ -22,8 +22,8 @@ class RpcError(Exception):
         self.data = data
 
 
-def tool_not_found() -> RpcError:
-    return RpcError(INVALID_PARAMS, "Unknown tool", {"code": "TOOL_NOT_FOUND"})
+def tool_not_found(**more: Any) -> RpcError:
+    return RpcError(INVALID_PARAMS, "Unknown tool", {"code": "TOOL_NOT_FOUND", **more})
 
 
 def resource_not_found(uri: str) -> RpcError:

@@ -74,7 +74,7 @@ class Methods:
                 return {**answer.as_mcp, "_meta": {CORRELATION_ID: answer.correlation_id}}
             return _tool_result(answer.result, answer.correlation_id)
         if answer.code in _NO_SUCH_TOOL:
-            raise tool_not_found()
+            raise tool_not_found(correlation_id=answer.correlation_id)
         _raise_if_denied(answer)
         fix = answer.suggested_fix
         if answer.code is Code.BAD_REQUEST:

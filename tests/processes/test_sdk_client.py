@@ -113,7 +113,7 @@ async def _failures_can_be_read(client: Client, node_id: str) -> None:
     assert f"metrics://{node_id}" in _content(stream)["suggested_fix"]
     with pytest.raises(MCPError) as unknown:
         await client.call_tool("nope", {})
-    assert (unknown.value.error.code, unknown.value.error.data) == (-32602, {"code": "TOOL_NOT_FOUND"})
+    assert (unknown.value.error.code, unknown.value.error.data["code"]) == (-32602, "TOOL_NOT_FOUND")
 
 
 async def _metrics_are_a_resource(client: Client, demo: Demo, uri: str) -> None:

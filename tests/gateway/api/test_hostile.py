@@ -73,7 +73,7 @@ async def test_head_of_every_route_is_its_get_without_a_body(
 
 
 async def test_flood_of_headers_costs_an_answer(autojump_clock: MockClock, client: Client) -> None:
-    many = {f"If-None-Match{' ' * number}".strip() + "x" * number: '"a",' * 100 for number in range(200)}
+    many = {f"x-{number}": '"a",' * 100 for number in range(200)}
     known = ",".join(f'"{number}"' for number in range(3000))
     response = await client.request("GET", "/schemas/error@1.1.0", headers=many | {"if-none-match": known})
     assert response is not None

@@ -85,8 +85,8 @@ async def test_devices_are_listed_in_pages_that_cost_what_they_show(autojump_clo
 async def test_cursor_of_another_tenant_is_a_place_and_tells_nothing(autojump_clock: MockClock) -> None:
     fleet, _ = await fleet_of(5)
     client, agent = Client(fleet, Streams(Supervisor(), fleet)), token()
-    theirs, nobodys = node_id(3), node_id(3)[:-1] + "3z"[1]
-    answers = [(await client.get(f"/devices?cursor={cursor}", agent)) for cursor in (theirs, node_id(2), nobodys)]
+    mine, theirs, nobodys = node_id(2), node_id(3), node_id(3)[:-1] + "z"
+    answers = [await client.get(f"/devices?cursor={cursor}", agent) for cursor in (mine, theirs, nobodys)]
     assert {answer.status for answer in answers} == {200}
     assert answers[0].json == answers[1].json
     assert answers[2].json == {"devices": []}

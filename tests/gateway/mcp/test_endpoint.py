@@ -112,8 +112,10 @@ async def test_modern_transport_refuses_what_the_checklist_names(tmp_path: Path)
 async def test_unknown_tool_and_missing_authority_are_errors_not_results(tmp_path: Path) -> None:
     async with site(tmp_path) as one:
         async with one.client() as client:
-            error = (await client.modern("tools/call", name="nope", arguments={})).json()["error"]
+            with structlog.testing.capture_logs() as lines:
+                error = (await client.modern("tools/call", name="nope", arguments={})).json()["error"]
             assert (error["code"], error["data"]["code"]) == (-32602, "TOOL_NOT_FOUND")
+            assert error["data"]["correlation_id"] in [line.get("correlation_id") for line in lines]
         async with one.client(one.token(tenant="other")) as client:
             error = (await client.modern("tools/call", name=one.echo, arguments={"message": "x"})).json()["error"]
             assert (error["code"], error["message"]) == (-32003, "Tool not authorized")

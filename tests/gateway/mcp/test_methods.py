@@ -140,7 +140,8 @@ async def test_unknown_tool_is_invalid_params(
 ) -> None:
     await live_node(fleet, nursery)
     error = await refusal(methods, principal(), "tools/call", {"name": name})
-    assert (error.code, error.data) == (-32602, {"code": "TOOL_NOT_FOUND"})
+    assert (error.code, error.data["code"]) == (-32602, "TOOL_NOT_FOUND")
+    assert set(error.data) == {"code", "correlation_id"}
 
 
 @pytest.mark.parametrize("who", [("other",), ("acme", Scope.REVERSIBLE)])
