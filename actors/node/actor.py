@@ -291,7 +291,7 @@ class NodeActor:
             match item:
                 case Issue(call=call):
                     self._give_back(call)
-                    call.settle(Failed(Code.INTERNAL, call.msg_id))
+                    call.settle(Failed(Code.INTERNAL, call.msg_id, is_command=False))
                 case TakeAck(ack=CmdAck(in_reply_to=str() as msg_id)) if msg_id in self._commits.state.open_commands:
                     self._services.count(Drop.ACK_NOT_RECORDED)
                     self._services.calls.settle(msg_id, Failed(Code.INTERNAL, msg_id))
@@ -357,7 +357,8 @@ class NodeActor:
             case Issue(call=call):
                 late = said.reason is commands.Reason.PAST_DEADLINE
                 self._give_back(call)
-                call.settle(Failed(Code.DEADLINE_EXCEEDED if late else Code.INTERNAL, call.msg_id))
+                code = Code.DEADLINE_EXCEEDED if late else Code.INTERNAL
+                call.settle(Failed(code, call.msg_id, is_command=False))
             case _:
                 self._services.count(Drop.COMMAND_ILLEGAL)
 
@@ -365,4 +366,4 @@ class NodeActor:
         """It never became a command: it takes no slot and costs nothing."""
         self._limits.release(call.msg_id)
         if self._services.ledgers is not None:
-            self._services.ledgers.drop(call.msg_id, Agent(call.tenant, call.sub))
+            self._services.ledgers.drop(self.identity.node_id, call.msg_id, Agent(call.tenant, call.sub))

@@ -134,8 +134,6 @@ class Fleet:
         for sweeps in itertools.count():
             await self.sweep()
             if sweeps % COMPACT_EVERY_SWEEPS == 0:
-                if self.services.ledgers is not None:
-                    await self.services.ledgers.snapshot(self.services.now().wall_ms)
                 await self.services.store.compact(self.services.now().wall_ms - RETENTION_MS)
             await trio.sleep(SWEEP_EVERY_S)
 

@@ -174,8 +174,7 @@ class Admin:
         if self._ledgers is None or not AGENT_ID.match(sub):
             await exchange.refuse_status(404, "No such agent.", "An agent is agent_<uuid>: the sub of its token.")
             return
-        tenants = [record.tenant for record in map(self._directory.find, self._directory.ids()) if record is not None]
-        await exchange.json({"ledgers": await report(self._store, self._ledgers, tenants, sub)})
+        await exchange.json({"ledgers": await report(self._store, self._ledgers, sub)})
 
     async def _log(self, exchange: Exchange) -> None:
         after = exchange.query("after") or "0"

@@ -24,9 +24,11 @@ from actors.node.session_rules import Moment
 from actors.stream.streams import Streams
 from gateway.api.admin import Admin
 from gateway.api.metrics import Metrics
+from gateway.calls.answers import Answered, Reason, Refused
 from gateway.calls.audit import OVER_HTTP, Origin, Via
-from gateway.calls.catalogue import PAGE_TOOLS_DEFAULT, Elsewhere, list_all_tools
-from gateway.calls.tool_calls import Answered, Refused, ToolCalls
+from gateway.calls.catalogue import PAGE_TOOLS_DEFAULT, list_all_tools
+from gateway.calls.tool_calls import ToolCalls
+from gateway.calls.upstream_tools import UpstreamTools
 from gateway.identity.tokens import Principal, TokenClass, TokenFault, Verifier
 from gateway.mcp.endpoint import METADATA_PATH, McpEndpoint
 from gateway.mcp.endpoint import PATH as MCP_PATH
@@ -58,9 +60,9 @@ class App:
         mcp: McpEndpoint | None = None,
         admin: Admin | None = None,
         metrics: Metrics | None = None,
-        elsewhere: Elsewhere | None = None,
+        upstreams: UpstreamTools | None = None,
     ) -> None:
-        self._elsewhere = elsewhere
+        self._upstreams = upstreams
         self._directory = directory
         self._verifier = verifier
         self._jwks = jwks
@@ -172,6 +174,8 @@ class App:
             )
         elif isinstance(answer, Answered):
             await exchange.json(answer.result)
+        elif answer.reason is Reason.TOKEN:
+            await exchange.refuse_stranger()
         else:
             more = {} if answer.retry_after_ms is None else {"retry_after_ms": answer.retry_after_ms}
             await exchange.refuse(
@@ -188,7 +192,7 @@ class App:
         if limit.isascii() and limit.isdigit() and int(limit[:9]) > 0:
             wall_ms, allows = self._now().wall_ms, self._calls.allows(principal)
             page = await list_all_tools(
-                self._directory, self._elsewhere, principal, wall_ms, cursor, int(limit[:9]), allows
+                self._directory, self._upstreams, principal, wall_ms, cursor, int(limit[:9]), allows
             )
         if page is None:
             await exchange.refuse(

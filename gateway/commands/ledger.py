@@ -7,7 +7,6 @@ from typing import Any
 
 import trio
 
-from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
 from gateway.commands.operate import OperatorError, ask
@@ -33,10 +32,7 @@ def _ledger(arguments: argparse.Namespace) -> int:
     def direct(folder: DataFolder) -> Any:
         async def read() -> Any:
             async with await SqliteStore.open(folder.log_path) as store:
-                shelf = LocalDirectory(store)
-                await shelf.load()
-                tenants = [retained.tenant for retained in shelf]
-                return {"ledgers": await report(store, Ledgers(store), tenants, arguments.agent)}
+                return {"ledgers": await report(store, Ledgers(store), arguments.agent)}
 
         return trio.run(read)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from actors.bus.directory import LocalDirectory
-from actors.ledger.ledgers import Agent, Ledgers
-from actors.log.store import LogStore
+from actors.ledger.ledgers import Agent, Ledgers, LedgerStore
 from actors.node.calls import PendingCalls
 from actors.node.drops import Drop
 from actors.node.fleet import Fleet
@@ -41,7 +40,7 @@ class DeviceSide:
     def __init__(
         self,
         supervisor: Supervisor,
-        store: LogStore,
+        store: LedgerStore,
         verifier: Verifier,
         certificates: KnownCertificates,
         settings: DeviceSettings,
@@ -107,9 +106,11 @@ class DeviceSide:
         """What the process before this one left reserved, and for no command that is still open, was spent."""
         open_commands = []
         for stream in await self._store.open_streams():
-            if node_of(stream) is not None:
-                for msg_id, command in open_commands_of(await self._store.open_items(stream)).items():
-                    open_commands.append((msg_id, Agent(command.tenant, command.sub)))
+            node_id = node_of(stream)
+            if node_id is not None:
+                items = (await self._store.load(stream)).open_items
+                for msg_id, command in open_commands_of(items).items():
+                    open_commands.append((node_id, msg_id, Agent(command.tenant, command.sub)))
         charged = await self.ledgers.start(open_commands, self._now().wall_ms)
         if charged:
             log.info("ledgers_settled", charged=charged)

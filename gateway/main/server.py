@@ -22,9 +22,9 @@ from actors.supervision.supervisor import Supervisor
 from gateway.api.admin import Admin
 from gateway.api.app import App
 from gateway.api.metrics import Metrics
-from gateway.calls.audit import CallAudit
-from gateway.calls.catalogue import Elsewhere
+from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
+from gateway.calls.upstream_tools import UpstreamTools
 from gateway.calls.upstreams.calls import UpstreamCalls
 from gateway.calls.upstreams.upstreams import Upstreams
 from gateway.devices.device_side import DeviceSide
@@ -121,12 +121,19 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             def new_id() -> str:
                 return mint.mint(now_here().wall_ms)
 
-            governor = Governor(lambda: policy.current, devices.ledgers, now_here)
+            governor = Governor(lambda: policy.current, devices.ledgers)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, devices.directory.notify)
             upstreams.start()
-            elsewhere = UpstreamCalls(upstreams, governor, new_id, settings.upstreams)
+            upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
             calls = ToolCalls(
-                devices.directory, devices.fleet, new_id, now_here, governor, CallAudit(now_here, spans), elsewhere
+                devices.directory,
+                devices.fleet,
+                new_id,
+                now_here,
+                governor,
+                Audit(now_here, spans),
+                upstream_calls,
+                lambda principal: folder.verifier.still_good(principal, now_here().wall_ms) is None,
             )
             mcp = _mcp(
                 settings,
@@ -137,9 +144,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 folder.verifier,
                 new_id,
                 make_binding,
-                elsewhere,
+                upstream_calls,
             )
-            page = MetricsPage(calls.audit.counts, devices, streams, store, governor, mcp, now().wall_ms / 1000)
+            page = MetricsPage(calls.audit.counts, devices, streams, store, mcp, now().wall_ms / 1000)
             app = App(
                 devices.directory,
                 folder.verifier,
@@ -161,7 +168,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     now,
                 ),
                 Metrics(page.render, None if settings.http.metrics_open else folder.verifier, now),
-                elsewhere,
+                upstream_calls,
             )
             door = Door(
                 supervisor,
@@ -224,10 +231,10 @@ def _mcp(
     verifier: Verifier,
     new_id: Callable[[], str],
     make_binding: MakeBinding,
-    elsewhere: Elsewhere,
+    upstreams: UpstreamTools,
 ) -> McpEndpoint:
-    sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, calls.governor)
-    binding = make_binding(Methods(directory, calls, now, settings.mcp, elsewhere), watches, sessions, supervisor)
+    sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, calls)
+    binding = make_binding(Methods(directory, calls, now, settings.mcp, upstreams), watches, sessions, supervisor)
     endpoint = McpEndpoint(binding, verifier, sessions, watches, settings.mcp, settings.http.public_url)
     endpoint.start(supervisor)
     return endpoint

@@ -18,8 +18,7 @@ from actors.node.drops import Drop
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
 from gateway.devices.device_side import DeviceSide
-from gateway.governance.denials import Reason
-from gateway.governance.governor import Governor
+from gateway.governance.denials import DenialCode
 from gateway.mcp.endpoint import McpEndpoint
 from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
 from schemas.closes import StreamClose
@@ -39,7 +38,6 @@ class MetricsPage:
     devices: DeviceSide
     streams: Streams
     store: SqliteStore
-    governor: Governor
     mcp: McpEndpoint
     started_s: float  # Unix time
     build: Mapping[str, str] = field(default_factory=_build)
@@ -104,7 +102,7 @@ class MetricsPage:
         yield counters(
             "heliograph_refusals_total",
             "Calls, streams and subscriptions that governance refused, by reason.",
-            (({"reason": reason}, self.governor.refusals[reason]) for reason in Reason),
+            (({"reason": code}, self.calls.denials[code]) for code in DenialCode),
         )
         yield counter(
             "heliograph_spend_micros_total",
