@@ -5,7 +5,7 @@ from math import ceil
 
 # A bucket refilled for exactly the time it was told to wait may lack a rounding error of a token.
 _ENOUGH = 1.0 - 1e-9
-WAIT_S_MAX = 24 * 3600.0  # nobody is told to wait longer, however small the rate
+WAIT_S_MAX = 1e12  # a wait that is still an exact number of milliseconds; however small the rate, none is longer
 
 
 @dataclass(slots=True)

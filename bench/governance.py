@@ -22,7 +22,8 @@ from typing import Any
 
 import trio
 
-from actors.ledger.ledgers import Ledgers
+from actors.bus.directory import LocalDirectory
+from actors.ledger.ledgers import Ledgers, command_key
 from actors.log.memory_store import MemoryStore
 from bench.calls import (
     LOAD_CORE,
@@ -38,7 +39,7 @@ from bench.calls import (
     until,
     write_calls,
 )
-from gateway.governance.denials import Denial
+from gateway.calls.admission import Admission, Admitted
 from gateway.governance.governor import Governor
 from gateway.governance.policy.policy import Policy, Side
 from gateway.governance.policy.text import parse
@@ -99,21 +100,40 @@ def clean(size: int) -> dict[str, Any]:
     return {"message": text[:size]}
 
 
+class Anything:
+    """A tool that everybody may call, with whatever arguments."""
+
+    name = TOOL
+
+    def denied(self, *_: object) -> None:
+        return None
+
+    def unready(self, *_: object) -> None:
+        return None
+
+    def flaw(self, *_: object) -> None:
+        return None
+
+    def takes(self, *_: object) -> bool:
+        return True
+
+
 async def pipeline_us(value: dict[str, Any], *, scan: bool, times: int = 4000) -> float:
-    policy = parse(POLICY)
+    policy, ledgers, target = parse(POLICY), Ledgers(MemoryStore()), Anything()
     assert isinstance(policy, Policy)
-    governor = Governor(lambda: policy, Ledgers(MemoryStore()), now)
+    governor = Governor(lambda: policy, ledgers)
+    admission = Admission(LocalDirectory(MemoryStore()), now, governor)
+    ledger = await ledgers.of(AGENT.tenant, AGENT.sub)
     if not scan:
-        governor.inspect = lambda _, __, passed, ___: passed  # type: ignore[method-assign, assignment]
+        governor.inspect = lambda _, __, passed, *___, **____: passed  # type: ignore[method-assign]
     began_s = time.process_time()
     for number in range(times):
-        rules = governor.authorize(AGENT, TOOL)
-        assert not isinstance(rules, Denial)
-        admission = await governor.admit(AGENT, rules, TOOL, value, bool)
-        assert not isinstance(admission, Denial), admission
-        assert admission.hold(str(number)) is None
-        assert governor.inspect(rules, Side.RESULT, value, bool) is value
-        admission.ledger.drop(str(number))
+        admitted = admission.admit_now(AGENT, target, value, now())
+        assert isinstance(admitted, Admitted), admitted
+        assert admitted.hold("node", str(number)) is None
+        assert admitted.rules is not None
+        assert governor.inspect(admitted.rules, Side.RESULT, value, bool) is value
+        ledger.drop(command_key("node", str(number)))
     return (time.process_time() - began_s) / times * 1e6
 
 

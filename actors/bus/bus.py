@@ -24,6 +24,7 @@ class Failed:
     msg_id: str | None = None  # None: it never became a command
     retry_after_ms: int | None = None
     over_budget: Exceeded | None = None  # what its caller has spent already
+    is_command: bool = True  # False, though it has an id: the log would not take it, and it costs nothing
 
 
 Outcome = Succeeded | Failed
@@ -64,7 +65,7 @@ class Bus(Protocol):
     ) -> Outcome:
         """Run a tool on the node. Name, access and arguments have been checked; the capability's limits have not.
 
-        `hold` sets the price of the command with this key aside, or says that the budget does not reach for it.
+        `hold` sets the price of the command with this id aside, or says that the budget does not reach for it.
         Cancelled, it takes the command back as far as the node still can.
         """
 

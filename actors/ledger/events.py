@@ -7,7 +7,7 @@ import msgspec
 
 class _Event(msgspec.Struct, frozen=True, tag_field="event", forbid_unknown_fields=True):
     at_ms: int
-    id: str  # of the reservation: the `msg_id` of its command, or the id of a stream or of a call elsewhere
+    id: str  # of the reservation: `command_key`, or the id of a stream, a subscription, an upstream's call
 
 
 class Reserved(_Event, frozen=True, tag="reserved@1"):

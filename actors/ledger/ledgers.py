@@ -1,173 +1,199 @@
 """The ledgers of all agents: deciding without waiting, and writing together with what the money is for.
 
-A call's price is first *held* in memory, synchronously, so that no two calls can spend the same money. The hold becomes
-durable, as `Reserved`, in the very append that makes the command durable; `Charged` rides with the command's end. If
-that append is refused, the hold is dropped and nothing was spent. What has no command (a stream, a call elsewhere) is
-reserved and charged by appends of its own, and is an open item of the ledger in between; a command's reservation is as
-open as the command.
+A command's price is first *held* in memory, synchronously, so that no two calls can spend the same money. The hold
+becomes durable, as `Reserved`, in the very append that makes the command durable; `Charged` rides with the command's
+end. If that append is refused, the hold is dropped and nothing was spent. What has no command (a stream, a call of an
+upstream) is reserved and settled by appends of its own, and is an open item of the ledger in between; a command's
+reservation is as open as the command.
 
-Every stream here has one writer, this process. Which price and budget hold is governance's.
+What the log has written is applied when it answers, whoever still waits for that. Every stream here has one writer,
+this process. Which price and budget hold is governance's.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
+import structlog
+import trio
 
 from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
-from actors.ledger.rules import Budget, Exceeded, LedgerState, evolve, exceeded_by
-from actors.log.store import Appended, BlindEvents, LogStore, OpenItem, Part
-from actors.node.history import (
-    CommandQueued,
-    CommandSent,
-    Settlement,
+from actors.ledger.ledger import PREFIX, Ledger, agent_of, decode_state, encode_state
+from actors.ledger.ledger import Agent as Agent
+from actors.ledger.ledger import command_key as command_key
+from actors.ledger.rules import Budget, Exceeded, LedgerState, evolve
+from actors.log.store import (
+    AppendAnswer,
+    Appended,
+    AppendRefused,
+    Loaded,
+    LogStore,
+    OpenItem,
+    Part,
+    StoreFailedError,
+    Then,
+    answered,
 )
-from actors.node.history import (
-    Event as CommandEvent,
-)
+from actors.node.history import CommandQueued, CommandSent, Settlement
+from actors.node.history import Event as CommandEvent
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LEDGERS_MAX = 10_000  # held in memory; beyond it, those at rest are read again when they are needed
 SNAPSHOT_EVERY_EVENTS = 256
-
-_PREFIX = "ledger/"
-_state_encoder = msgspec.json.Encoder()
-_state_decoder = msgspec.json.Decoder(LedgerState)
-
-
-class Agent(NamedTuple):
-    tenant: str
-    sub: str
-
-    @property
-    def stream(self) -> str:
-        return f"{_PREFIX}{self.tenant}/{self.sub}"
-
-
-def agent_of(stream: str) -> Agent | None:
-    """Whose stream this is; None for a stream of something else. A tenant has no slash in its name."""
-    if not stream.startswith(_PREFIX):
-        return None
-    tenant, _, sub = stream.removeprefix(_PREFIX).partition("/")
-    return Agent(tenant, sub)
-
-
-@dataclass(slots=True)
-class Ledger:
-    agent: Agent
-    state: LedgerState
-    holds: dict[str, Reserved] = field(default_factory=dict)  # decided, and not in the log yet
-    _held_micros: dict[int | None, int] = field(default_factory=dict)  # their sums, by period
-    stream: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.stream = self.agent.stream
-
-    def exceeded_by(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
-        return exceeded_by(self.state, self._held_micros, micros, budget, now_ms)
-
-    def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
-        """Set the price aside, now. Follow it by an append, or by `drop`."""
-        exceeded = self.exceeded_by(micros, budget, now_ms)
-        if exceeded is None:
-            if key in self.holds:
-                self.drop(key)
-            window_ms = budget.window_ms(now_ms)
-            self.holds[key] = Reserved(now_ms, key, tool, micros, window_ms)
-            self._held_micros[window_ms] = self._held_micros.get(window_ms, 0) + micros
-        return exceeded
-
-    def drop(self, key: str) -> None:
-        """It never came to the log: nothing was spent. Idempotent."""
-        hold = self.holds.pop(key, None)
-        if hold is not None:
-            left = self._held_micros.pop(hold.window_ms, 0) - hold.micros
-            if left:
-                self._held_micros[hold.window_ms] = left
-
-    @property
-    def is_at_rest(self) -> bool:
-        return not self.holds and not self.state.open
-
 
 Entry: TypeAlias = tuple[Ledger, Event]
 """What happens to one agent's money."""
 
 
+class UnreadableLedgerError(Exception):
+    """The log holds a ledger that this version cannot read: written by a newer one, or damaged. That agent's trouble,
+    and nobody else's."""
+
+
+class LedgerStore(LogStore, Protocol):
+    """A log that also knows its streams by name: for reports to people. No actor needs that to live."""
+
+    async def names(self, prefix: str, suffix: str) -> tuple[str, ...]:
+        """The streams whose names begin and end so, in the order of their names."""
+
+
+@dataclass(slots=True, eq=False)
+class _Reserving:
+    """A reservation on its way to the log, and how many wait for it."""
+
+    waiting: int = 0
+    answer: AppendAnswer | StoreFailedError | None = None
+    answered: trio.Event = field(default_factory=trio.Event)
+
+
 class Ledgers:
-    def __init__(self, store: LogStore) -> None:
+    """Implements `actors.bus.purse.Purse`, and writes what commands cost beside them."""
+
+    def __init__(self, store: LedgerStore) -> None:
         self._store = store
         self._loaded: dict[tuple[str, str], Ledger] = {}  # by tenant and sub: by `Agent`
+        self._unreadable: set[Agent] = set()
+        self._reserving: dict[tuple[Agent, str], _Reserving] = {}
+        self._reserved: dict[str, Ledger] = {}  # by key: in the log, and not settled
+        self._owed: list[Entry] = []  # settlements that the log would not take: tried again as soon as it takes any
         self.charged_micros = 0
         """Since this process began. What a process before it had reserved, for an agent at rest, is not in it."""
-        self._reserved: dict[
-            str, Ledger
-        ] = {}  # in the log, neither charged nor released; such a ledger stays in memory
 
-    @property
-    def has_open_reservations(self) -> bool:
-        return bool(self._reserved)
-
-    async def start(self, open_commands: Iterable[tuple[str, Agent]], now_ms: int) -> int:
-        """Once: take up the reservations of commands that are still open, and charge all others that were left open.
+    async def start(self, open_commands: Iterable[tuple[str, str, Agent]], now_ms: int) -> int:
+        """Once: take up the reservations of commands (node, `msg_id`, whose) that are still open, charge all others.
 
         Those others had been reached, or may have been (the process before this one cannot tell any more), so they are
-        charged. Returns how many.
+        charged. Returns how many. A ledger that cannot be read is left alone.
         """
-        for key, agent in open_commands:
-            ledger = await self.of(*agent)
-            if key in ledger.state.open:
-                self._reserved[key] = ledger
+        for node_id, msg_id, agent in open_commands:
+            if await self.prepare(*agent):
+                ledger, key = self._loaded[agent], command_key(node_id, msg_id)
+                if key in ledger.state.open or msg_id in ledger.state.open:  # the latter in logs of an earlier form
+                    self._reserved[key] = ledger
         charged = 0
         for stream in await self._store.open_streams():
             owner = agent_of(stream)
-            if owner is not None:
-                ledger = await self.of(*owner)
+            if owner is not None and await self.prepare(*owner):
                 for item in (await self._store.load(stream)).open_items:
-                    await self._append(ledger, Charged(now_ms, item.key))
-                    charged += 1
+                    charged += await self._charge_now(self._loaded[owner], Charged(now_ms, item.key))
         return charged
 
-    def loaded(self, tenant: str, sub: str) -> Ledger | None:
-        """The ledger, if it is in memory: then there is nothing to wait for."""
+    async def _charge_now(self, ledger: Ledger, event: Charged) -> bool:
+        def submit(then: Then) -> AppendRefused | None:
+            return self._submit(ledger, event, then)
+
+        return isinstance(await answered(submit), Appended)
+
+    # ---- accounts ---------------------------------------------------------------------------------------------------
+
+    def account(self, tenant: str, sub: str) -> Ledger | None:
         return self._loaded.get((tenant, sub))
 
+    async def prepare(self, tenant: str, sub: str) -> bool:
+        agent = Agent(tenant, sub)
+        if agent not in self._unreadable:
+            try:
+                await self.of(tenant, sub)
+            except UnreadableLedgerError:
+                self._unreadable.add(agent)
+                log.error("ledger_unreadable", tenant=tenant, sub=sub)
+        return agent not in self._unreadable
+
     async def of(self, tenant: str, sub: str) -> Ledger:
-        ledger = self._loaded.get((tenant, sub))
+        """The ledger, read if need be. Raises UnreadableLedgerError."""
+        agent = Agent(tenant, sub)
+        ledger = self._loaded.get(agent)
         if ledger is None:
-            agent = Agent(tenant, sub)
-            loaded = await self._store.load(agent.stream)
-            state = LedgerState() if loaded.snapshot is None else _state_decoder.decode(loaded.snapshot.data)
-            for recorded in loaded.events:
-                evolve(state, decode(recorded.data))
+            read = _restored(agent, await self._store.load(agent.stream))
             # Another task may have loaded it meanwhile, and may have holds in it already: that one counts.
-            ledger = self._loaded.setdefault(agent, Ledger(agent, state))
-            self._make_room()
+            ledger = self._loaded.setdefault(agent, read)
+            self._make_room(ledger)
         return ledger
+
+    async def tenants_of(self, sub: str) -> list[str]:
+        """Every tenant in which this agent has a ledger."""
+        owners = map(agent_of, await self._store.names(PREFIX, f"/{sub}"))
+        return [owner.tenant for owner in owners if owner is not None and owner.sub == sub]
+
+    def _make_room(self, wanted: Ledger) -> None:
+        if len(self._loaded) > LEDGERS_MAX:
+            at_rest = [agent for agent, one in self._loaded.items() if one.is_at_rest and one is not wanted]
+            for agent in at_rest[: LEDGERS_MAX // 10]:
+                del self._loaded[agent]
 
     # ---- with a command ---------------------------------------------------------------------------------------------
 
-    def entries(self, commands: Iterable[CommandEvent], now_ms: int) -> list[Entry]:
-        """What goes to the ledgers in the append that has these events of commands."""
+    def submit(
+        self, node_id: str, part: Part, events: Iterable[CommandEvent], now_ms: int, then: Then
+    ) -> AppendRefused | None:
+        """Submit a node's part, which holds these events, with what they mean to the ledgers: in one commit."""
+        entries = self.entries(node_id, events, now_ms)
+        if not entries:
+            return self._store.submit((part,), then)
+
+        def arrived(answer: AppendAnswer | StoreFailedError) -> None:
+            self._arrived(entries, written=isinstance(answer, Appended))
+            then(answer)
+
+        blind_events = tuple([(ledger.stream, encode(event)) for ledger, event in entries])
+        refused = self._store.submit((part,), arrived, blind_events)
+        if refused is None:
+            for ledger, event in entries:
+                ledger.in_flight.append(event)
+        return refused
+
+    def entries(self, node_id: str, commands: Iterable[CommandEvent], now_ms: int) -> list[Entry]:
+        """What goes to the ledgers in the append that has these events of a node's commands."""
         entries: list[Entry] = []
         for event in commands:  # `type`: what is no instance of a struct, `isinstance` takes its time to say
             if type(event) is CommandSent:
                 continue
             if type(event) is CommandQueued:
                 ledger = self._loaded.get((event.tenant, event.sub))
-                hold = None if ledger is None else ledger.holds.get(event.msg_id)
+                hold = None if ledger is None else ledger.holds.get(command_key(node_id, event.msg_id))
                 if ledger is not None and hold is not None:
                     entries.append((ledger, hold))
             elif isinstance(event, Settlement):
-                owner = self._reserved.get(event.msg_id) or _reserving(entries, event.msg_id)
+                key = command_key(node_id, event.msg_id)
+                owner = self._reserved.get(key) or _reserving(entries, key)
                 if owner is not None:
-                    entries.append((owner, Charged(now_ms, event.msg_id)))
+                    entries.append((owner, Charged(now_ms, key)))
         return entries
 
-    def appended(self, entries: Iterable[Entry]) -> None:
-        """They are durable: they hold now."""
+    def drop(self, node_id: str, msg_id: str, agent: Agent) -> None:
+        """It never became a command."""
+        ledger = self._loaded.get(agent)
+        if ledger is not None:
+            ledger.drop(command_key(node_id, msg_id))
+
+    def _arrived(self, entries: Sequence[Entry], *, written: bool) -> None:
+        """The log has answered. A hold that was not written is left to whoever decides what becomes of it."""
         for ledger, event in entries:
-            settled = evolve(ledger.state, event)
+            settled = ledger.arrived(event, written=written)
+            if not written:
+                continue
             if type(event) is Reserved:
                 self._reserved[event.id] = ledger
                 ledger.drop(event.id)
@@ -175,56 +201,123 @@ class Ledgers:
                 self._reserved.pop(event.id, None)
                 if settled is not None and type(event) is Charged:
                     self.charged_micros += settled.micros
-
-    def drop(self, key: str, agent: Agent) -> None:
-        """The append was refused."""
-        ledger = self._loaded.get(agent)
-        if ledger is not None:
-            ledger.drop(key)
+            if ledger.state.version - ledger.snapshot_version >= SNAPSHOT_EVERY_EVENTS:
+                self._snapshot(ledger, event.at_ms)
+        if written and self._owed:
+            owed, self._owed = self._owed, []
+            for ledger, event in owed:
+                self._settle(ledger, event)
 
     # ---- without one ------------------------------------------------------------------------------------------------
 
-    async def reserve(self, ledger: Ledger, key: str) -> bool:
-        """Make a hold durable; False when the log refused it, and the hold is dropped."""
-        written = await self._append(ledger, ledger.holds[key])
-        if not written:
-            ledger.drop(key)
-        return written
+    async def reserve(
+        self, tenant: str, sub: str, key: str, tool: str, micros: int, budget: Budget, now_ms: int
+    ) -> Exceeded | bool:
+        if not await self.prepare(tenant, sub):
+            return False
+        ledger = self._loaded[tenant, sub]
+        if key in ledger.state.open:
+            return True
+        reserving = self._reserving.get((ledger.agent, key))
+        if reserving is None:
+            exceeded = ledger.hold(key, tool, micros, budget, now_ms)
+            if exceeded is not None:
+                return exceeded
+            reserving = self._begin(ledger, ledger.holds[key])
+            if reserving is None:
+                return False
+        reserving.waiting += 1
+        try:
+            await reserving.answered.wait()
+        finally:
+            reserving.waiting -= 1
+        if isinstance(reserving.answer, StoreFailedError):
+            raise reserving.answer
+        return isinstance(reserving.answer, Appended)
 
-    async def charge(self, ledger: Ledger, key: str, now_ms: int) -> None:
-        """If the log refuses it, it stays reserved, which counts the same, and the next start charges it."""
-        await self._append(ledger, Charged(now_ms, key))
+    def _begin(self, ledger: Ledger, hold: Reserved) -> _Reserving | None:
+        """Submit it; None when the log refuses it at once."""
+        whose, reserving = (ledger.agent, hold.id), _Reserving()
 
-    async def release(self, ledger: Ledger, key: str, now_ms: int) -> None:
-        await self._append(ledger, Released(now_ms, key))
+        def then(answer: AppendAnswer | StoreFailedError) -> None:
+            del self._reserving[whose]
+            if not isinstance(answer, Appended):
+                ledger.drop(hold.id)
+            elif not reserving.waiting:  # cancelled meanwhile, so nobody will settle it
+                self._settle(ledger, Released(hold.at_ms, hold.id))
+            reserving.answer = answer
+            reserving.answered.set()
 
-    async def snapshot(self, now_ms: int) -> None:
-        """Let compaction cut long histories. A ledger that has moved on meanwhile is left for the next time."""
-        for ledger in list(self._loaded.values()):
-            state = ledger.state
-            if not ledger.holds and state.version // SNAPSHOT_EVERY_EVENTS:
-                data = _state_encoder.encode(state)
-                await self._store.append(Part(ledger.stream, state.version, now_ms, snapshot=data))
+        if self._submit(ledger, hold, then) is not None:
+            ledger.drop(hold.id)
+            return None
+        self._reserving[whose] = reserving
+        return reserving
 
-    async def _append(self, ledger: Ledger, event: Event) -> bool:
+    def charge(self, tenant: str, sub: str, key: str, now_ms: int) -> None:
+        self._settle(self._loaded[tenant, sub], Charged(now_ms, key))
+
+    def release(self, tenant: str, sub: str, key: str, now_ms: int) -> None:
+        self._settle(self._loaded[tenant, sub], Released(now_ms, key))
+
+    def _settle(self, ledger: Ledger, event: Event) -> None:
+        """Whatever the log does not take now is owed: it stays reserved until then, or until the next start."""
+
+        def then(answer: AppendAnswer | StoreFailedError) -> None:
+            if isinstance(answer, AppendRefused):
+                self._owed.append((ledger, event))
+
+        if event.id in ledger.state.open and self._submit(ledger, event, then) is not None:
+            self._owed.append((ledger, event))
+
+    def _submit(self, ledger: Ledger, event: Event, then: Then) -> AppendRefused | None:
+        """By an append of its own."""
         opened = (OpenItem(event.id, b""),) if isinstance(event, Reserved) else ()
         closed = () if opened else (event.id,)
         part = Part(ledger.stream, None, event.at_ms, (encode(event),), opened=opened, closed=closed)
-        answer = await self._store.append(part)
-        if isinstance(answer, Appended):
-            self.appended([(ledger, event)])
-            return True
-        return False
 
-    def _make_room(self) -> None:
-        if len(self._loaded) > LEDGERS_MAX:
-            for agent in [agent for agent, ledger in self._loaded.items() if ledger.is_at_rest][: LEDGERS_MAX // 10]:
-                del self._loaded[agent]
+        def arrived(answer: AppendAnswer | StoreFailedError) -> None:
+            self._arrived([(ledger, event)], written=isinstance(answer, Appended))
+            then(answer)
+
+        refused = self._store.submit((part,), arrived)
+        if refused is None:
+            ledger.in_flight.append(event)
+        return refused
+
+    # ---- snapshots --------------------------------------------------------------------------------------------------
+
+    async def snapshot(self, stream: str, now_ms: int) -> None:
+        """Let compaction cut this stream, if it is a ledger's and its newest event is in no snapshot yet."""
+        owner = agent_of(stream)
+        if owner is not None and await self.prepare(*owner):
+            self._snapshot(self._loaded[owner], now_ms)
+
+    def _snapshot(self, ledger: Ledger, now_ms: int) -> None:
+        """Behind all that is in flight. If some of that is refused, so is this: the versions tell. Then the next event
+        brings another."""
+        if ledger.is_snapshotting or ledger.snapshot_version == ledger.state.version:
+            return
+        state = ledger.ahead()
+
+        def then(answer: AppendAnswer | StoreFailedError) -> None:
+            ledger.is_snapshotting = False
+            if isinstance(answer, Appended):
+                ledger.snapshot_version = state.version
+
+        part = Part(ledger.stream, state.version, now_ms, snapshot=encode_state(state))
+        ledger.is_snapshotting = self._store.submit((part,), then) is None
 
 
-def blind_events_of(entries: Iterable[Entry]) -> BlindEvents:
-    """As they go along with the commands' append."""
-    return tuple([(ledger.stream, encode(event)) for ledger, event in entries])
+def _restored(agent: Agent, loaded: Loaded) -> Ledger:
+    try:
+        snapshot_version = 0 if loaded.snapshot is None else loaded.snapshot.version
+        state = LedgerState() if loaded.snapshot is None else decode_state(loaded.snapshot.data)
+        for recorded in loaded.events:
+            evolve(state, decode(recorded.data))
+    except msgspec.MsgspecError as error:
+        raise UnreadableLedgerError(type(error).__name__) from None  # the bytes name people and tools
+    return Ledger(agent, state, snapshot_version)
 
 
 def _reserving(entries: Sequence[Entry], key: str) -> Ledger | None:

@@ -67,6 +67,8 @@ def evolve(state: LedgerState, event: Event) -> Reserved | None:
         state.open[event.id] = event
         return None
     reserved = state.open.pop(event.id, None)
+    if reserved is None:  # in logs of an earlier form, a command's reservation has its `msg_id` alone
+        reserved = state.open.pop(event.id.rpartition("/")[2], None)
     if reserved is not None and type(event) is Released:
         state.used_micros -= reserved.micros
         if reserved.window_ms is not None and reserved.window_ms == state.window_ms:

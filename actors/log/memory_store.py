@@ -223,6 +223,11 @@ class MemoryStore:
         await self._checkpoint()
         return self.disk.load(stream)
 
+    async def names(self, prefix: str, suffix: str) -> tuple[str, ...]:
+        """As `actors.ledger.ledgers.LedgerStore` says."""
+        await self._checkpoint()
+        return tuple(sorted(name for name in self.disk.streams if name.startswith(prefix) and name.endswith(suffix)))
+
     async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
         await self._checkpoint()
         found = self.disk.find(stream)

@@ -52,6 +52,7 @@ _T = TypeVar("_T")
 _OPEN_ITEMS = "SELECT key, data FROM open_item WHERE stream = ? ORDER BY key"
 _SNAPSHOT = "SELECT version, data FROM snapshot WHERE stream = ?"
 _STREAM = "SELECT id FROM stream WHERE name = ?"
+_NAMES = "SELECT name FROM stream WHERE name >= ? AND name < ? AND substr(name, -?) = ? ORDER BY name"
 _OPEN_STREAMS = "SELECT name FROM stream WHERE id IN (SELECT stream FROM open_item) ORDER BY name"
 
 
@@ -174,6 +175,11 @@ class SqliteStore:
 
     async def load(self, stream: str) -> Loaded:
         return await self._read(lambda reader: _load(reader, stream))
+
+    async def names(self, prefix: str, suffix: str) -> tuple[str, ...]:
+        """As `actors.ledger.ledgers.LedgerStore` says."""
+        bounds = (prefix, f"{prefix}\U0010ffff", len(suffix), suffix)
+        return await self._read(lambda reader: tuple(name for (name,) in reader.execute(_NAMES, bounds)))
 
     async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:
         bounded = min(limit or self._limits.read_events_max, self._limits.read_events_max)

@@ -321,7 +321,7 @@ class NodeActor:
     def _give_back(self, issue: Issue) -> None:
         self._limits.release(issue.msg_id)
         if self._services.ledgers is not None:
-            self._services.ledgers.drop(issue.msg_id, Agent(issue.tenant, issue.sub))
+            self._services.ledgers.drop(self.identity.node_id, issue.msg_id, Agent(issue.tenant, issue.sub))
 
     def sweep(self, *, snapshot: bool = False) -> None:
         """A minute has passed; or history is to be cut, and needs the state as it is."""

@@ -2,27 +2,20 @@
 
 from collections.abc import Iterable
 
-from actors.ledger.ledgers import Ledgers, blind_events_of
-from actors.log.store import AppendAnswer, Appended, AppendRefused, LogStore, Part, StoreFailedError, Then, answered
-from actors.node.history import (
-    Event,
-)
+from actors.ledger.ledgers import Ledgers
+from actors.log.store import AppendAnswer, AppendRefused, LogStore, Part, Then, answered
+from actors.node.history import Event
+from actors.node.node_stream import node_of
 
 
 def submit_with_charges(
     store: LogStore, ledgers: Ledgers | None, part: Part, events: Iterable[Event], now_ms: int, then: Then
 ) -> AppendRefused | None:
     """Submit a node's part, which holds these events, with what they mean to the ledgers."""
-    entries = [] if ledgers is None else ledgers.entries(events, now_ms)
-    if ledgers is None or not entries:
+    node_id = node_of(part.stream)
+    if ledgers is None or node_id is None:
         return store.submit((part,), then)
-
-    def appended(answer: AppendAnswer | StoreFailedError) -> None:
-        if isinstance(answer, Appended):
-            ledgers.appended(entries)
-        then(answer)
-
-    return store.submit((part,), appended, blind_events_of(entries))
+    return ledgers.submit(node_id, part, events, now_ms, then)
 
 
 async def append_with_charges(

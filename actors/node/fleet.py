@@ -133,8 +133,6 @@ class Fleet:
         for sweeps in itertools.count():
             await self.sweep()
             if sweeps % COMPACT_EVERY_SWEEPS == 0:
-                if self.services.ledgers is not None:
-                    await self.services.ledgers.snapshot(self.services.now().wall_ms)
                 await self.compact()
             await trio.sleep(SWEEP_EVERY_S)
 
@@ -143,16 +141,20 @@ class Fleet:
         compacted = await self.services.store.compact(self.services.now().wall_ms - RETENTION_MS)
         for stream in compacted.uncovered:
             node_id = node_of(stream)
-            if node_id is None:
-                continue
-            actor = self.nodes.find(node_id)
-            if actor is not None:
-                actor.sweep(snapshot=True)
-                continue
-            state = await self._read(node_id)
-            if state is not None:
-                wall_ms = self.services.now().wall_ms
-                await self.services.store.append(part_of(node_id, state, Decision(state), wall_ms, snapshot=True))
+            if node_id is not None:
+                await self._snapshot(node_id)
+            elif self.services.ledgers is not None:
+                await self.services.ledgers.snapshot(stream, self.services.now().wall_ms)
+
+    async def _snapshot(self, node_id: str) -> None:
+        actor = self.nodes.find(node_id)
+        if actor is not None:
+            actor.sweep(snapshot=True)
+            return
+        state = await self._read(node_id)
+        if state is not None:
+            wall_ms = self.services.now().wall_ms
+            await self.services.store.append(part_of(node_id, state, Decision(state), wall_ms, snapshot=True))
 
     async def sweep(self) -> None:
         """Settle what has waited too long: by a live node's own actor, for a node that is away directly."""

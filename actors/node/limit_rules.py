@@ -13,6 +13,7 @@ from typing import Any
 from actors.bucket_rules import TokenBucket
 from schemas.projection import Tool, ToolName
 
+RATE_RETRY_MS_MAX = 24 * 3600 * 1000  # a node may announce any rate above 0: ask again at least once a day
 SLOT_RETRY_MS_MAX = 1000  # a slot may be free sooner than it must be: ask again at least this often
 
 
@@ -44,7 +45,7 @@ class CapabilityLimits:
     def over_rate(self, mono_s: float) -> OverLimit | None:
         """One call, or the time until the next one is free."""
         wait_ms = self._bucket.take(mono_s)
-        return None if wait_ms is None else OverLimit(wait_ms)
+        return None if wait_ms is None else OverLimit(min(wait_ms, RATE_RETRY_MS_MAX))
 
     @property
     def is_idle(self) -> bool:

@@ -168,7 +168,7 @@ Effects = Sequence[Effect]
 
 
 def _not_issued(code: Code) -> Callable[[Issue], Effects]:
-    return lambda issue: (GiveBack(issue), Settle(issue.msg_id, Failed(code, issue.msg_id)))
+    return lambda issue: (GiveBack(issue), Settle(issue.msg_id, Failed(code, issue.msg_id, is_command=False)))
 
 
 def _close(close: NodeClose) -> Callable[[Any], Effects]:

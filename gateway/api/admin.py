@@ -14,7 +14,7 @@ Each POST is an action, and leaves one line in the log, whatever became of it. W
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 import msgspec
 from ulid import ULID
@@ -25,10 +25,10 @@ from actors.log.store import LogStore
 from actors.node.moment import Moment
 from actors.node.node_stream import stream_of
 from gateway.api.pages import NODE_ID, PAGE_NODES_WITH_TOOLS_MAX, answer_with_nodes
-from gateway.calls.audit import Decision
+from gateway.calls.audit import Audit, Decision
 from gateway.governance.spend.report import report
 from gateway.identity.authenticator import Authenticator, NotAdmitted
-from gateway.identity.tokens import AGENT_ID, TENANT, Principal, Scope, TokenClass
+from gateway.identity.tokens import AGENT_ID, TENANT, Scope, TokenClass
 from gateway.main.data_folder import NO_TOKENS, DataFolder, makes_tokens
 from gateway.net.exchange import BodyTooLarge, Exchange
 from gateway.net.router import ANY, Handler, Routes, RouteTable
@@ -37,21 +37,6 @@ from schemas.registry import REGISTRY
 
 MSG_ID_PATTERN: str = REGISTRY["node.wire.envelope@2.2.0"].document["properties"]["msg_id"]["pattern"]
 LOG_EVENTS_MAX = 1000  # in one answer; ask again after the last
-
-
-class ActionAudit(Protocol):
-    def action(
-        self,
-        principal: Principal,
-        action: str,
-        decision: Decision,
-        *,
-        target: Mapping[str, Any] | None = None,
-        code: Code | None = None,
-        reason: str | None = None,
-        took_ms: float,
-    ) -> None:
-        """An operator's action is over. `target` is to what it was done, in words of ours."""
 
 
 class _Enroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,7 +77,7 @@ class Admin:
         directory: Directory,
         store: LogStore,
         ledgers: Ledgers | None,
-        audit: ActionAudit,
+        audit: Audit,
         revoke: Callable[[str], None],
         new_id: Callable[[], str],
         now: Callable[[], Moment],
@@ -215,8 +200,7 @@ class Admin:
         if self._ledgers is None or not AGENT_ID.match(sub):
             await exchange.refuse_status(404, "No such agent.", "An agent is agent_<uuid>: the sub of its token.")
             return
-        tenants = [record.tenant for record in map(self._directory.find, self._directory.ids()) if record is not None]
-        ledgers = await report(self._store, self._ledgers, tenants, sub)
+        ledgers = await report(self._store, self._ledgers, sub)
         if await self._operators.admit(exchange) is not None:
             await exchange.json({"ledgers": ledgers})
 

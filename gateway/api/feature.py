@@ -9,8 +9,8 @@ from gateway.api.devices import DeviceRoutes
 from gateway.api.health import HealthRoutes
 from gateway.api.published import PublishedRoutes
 from gateway.api.tools import EventStreams, ToolRoutes
-from gateway.calls.catalogue import Elsewhere
 from gateway.calls.tool_calls import ToolCalls
+from gateway.calls.upstream_tools import UpstreamTools
 from gateway.identity.authenticator import FOR_AGENTS, Authenticator
 from gateway.identity.tokens import Verifier
 from gateway.main.feature import Feature
@@ -26,12 +26,12 @@ def api_feature(
     jwks: Mapping[str, Any],
     probe: Callable[[], Awaitable[bool]],
     *others: Routes,
-    elsewhere: Elsewhere | None = None,
+    upstreams: UpstreamTools | None = None,
 ) -> Feature:
     """`probe` says whether the gateway can serve; `others` are the routes that not every gateway has."""
     agents = Authenticator(verifier, now, FOR_AGENTS)
     routes: dict[str, Route] = {
-        **ToolRoutes(agents, directory, calls, streams, now, elsewhere).routes,
+        **ToolRoutes(agents, directory, calls, streams, now, upstreams).routes,
         **DeviceRoutes(agents, directory).routes,
         **PublishedRoutes(jwks).routes,
         **HealthRoutes(probe).routes,

@@ -14,11 +14,13 @@ import jiter
 from actors.bus.directory import Directory
 from actors.node.moment import Moment
 from gateway.api.pages import refuse_page, wanted_limit
+from gateway.calls.answers import Answered, Reason, Refused
 from gateway.calls.audit import OVER_HTTP, Origin, Via
-from gateway.calls.catalogue import PAGE_TOOLS_DEFAULT, Elsewhere, list_all_tools
-from gateway.calls.tool_calls import Answered, Refused, ToolCalls
-from gateway.identity.authenticator import Authenticator
-from gateway.identity.tokens import Principal
+from gateway.calls.catalogue import PAGE_TOOLS_DEFAULT, list_all_tools
+from gateway.calls.tool_calls import ToolCalls
+from gateway.calls.upstream_tools import UpstreamTools
+from gateway.identity.authenticator import Authenticator, NotAdmitted
+from gateway.identity.tokens import Principal, TokenFault
 from gateway.net.exchange import Exchange
 from gateway.net.router import Routes
 from gateway.observe.tracing import parse_traceparent
@@ -45,14 +47,14 @@ class ToolRoutes:
         calls: ToolCalls,
         streams: EventStreams,
         now: Callable[[], Moment],
-        elsewhere: Elsewhere | None = None,
+        upstreams: UpstreamTools | None = None,
     ) -> None:
         self._agents = agents
         self._directory = directory
         self._calls = calls
         self._streams = streams
         self._now = now
-        self._elsewhere = elsewhere
+        self._upstreams = upstreams
         self.routes: Routes = {"/mcp/tools/call": ("POST", self._call), "/mcp/tools": ("GET", self._list)}
 
     async def _call(self, exchange: Exchange) -> None:
@@ -90,6 +92,8 @@ class ToolRoutes:
             )
         elif isinstance(answer, Answered):
             await exchange.json(answer.result)
+        elif answer.reason is Reason.TOKEN:
+            await self._agents.refuse(exchange, NotAdmitted(TokenFault.REVOKED))
         else:
             more = {} if answer.retry_after_ms is None else {"retry_after_ms": answer.retry_after_ms}
             await exchange.refuse(
@@ -103,7 +107,7 @@ class ToolRoutes:
         limit, cursor, page = wanted_limit(exchange, PAGE_TOOLS_DEFAULT), exchange.query("cursor"), None
         if limit is not None:
             wall_ms, allows = self._now().wall_ms, self._calls.allows(principal)
-            page = await list_all_tools(self._directory, self._elsewhere, principal, wall_ms, cursor, limit, allows)
+            page = await list_all_tools(self._directory, self._upstreams, principal, wall_ms, cursor, limit, allows)
         if page is None:
             await refuse_page(exchange)
             return

@@ -1,17 +1,25 @@
-"""What is kept of a tool call once it is over: one line in the log, two counts, and a span where calls are traced.
+"""The audit: one line in the log for every call, stream and subscription, for what operators do, and for nodes that
+come and go; with two counts and a span for calls.
 
 Arguments, results, tokens and strings of a device are in none of them. The counts name nobody: each label is from a
-closed set, and every cell is there from the start, so that no caller can make them grow.
+closed set, and every cell is there from the start, so that no caller can make them grow. docs/reference/audit.md lists
+every event with its fields.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
+from typing import Any
 
+import msgspec
 import structlog
 
+from actors.bus.directory import NodeRecord
 from actors.node.moment import Moment
+from gateway.calls.answers import Answered, Reason, Refused
+from gateway.governance.denials import DenialCode
 from gateway.identity.tokens import Principal
 from gateway.observe.metrics.histogram import Histogram
 from gateway.observe.tracing import CallSpans, TraceParent
@@ -31,7 +39,7 @@ class Via(StrEnum):
 class Decision(StrEnum):
     ANSWERED = "answered"
     REFUSED = "refused"
-    STREAMING = "streaming"
+    STREAMING = "streaming"  # a stream or a subscription has begun
     ABANDONED = "abandoned"  # the caller hung up, or the gateway failed
 
 
@@ -44,6 +52,7 @@ class Origin:
 
 
 OVER_HTTP = Origin(Via.HTTP)
+OVER_MCP = Origin(Via.MCP)
 
 
 class CallCounts:
@@ -54,56 +63,121 @@ class CallCounts:
             for code in (Code if decision is Decision.REFUSED else (None,))
         }
         self.seconds = {decision: Histogram(CALL_S_BOUNDS) for decision in Decision}
+        self.denials: Counter[DenialCode] = Counter()  # refusals by governance
 
     def add(self, door: Via, decision: Decision, code: Code | None, took_s: float) -> None:
         self.ended[door, decision, code] += 1
         self.seconds[decision].observe(took_s)
 
 
-class CallAudit:
+class CallRecord(msgspec.Struct, eq=False):
+    """What is known of a call so far. It counts as abandoned until somebody says how it ended."""
+
+    principal: Principal
+    origin: Origin
+    arrived: Moment
+    tool: str | None = None  # a name that something has; any other is the caller's text, and stays out of the log
+    target: ToolName | None = None  # of a device's tool
+    correlation_id: str | None = None
+    policy: str | None = None  # the revision that it was judged by
+    price_micros: int | None = None  # charged, or reserved and about to be
+    decision: Decision = Decision.ABANDONED
+    refusal: Refused | None = None
+
+    def end(self, answer: Answered | Refused) -> None:
+        self.correlation_id = answer.correlation_id
+        if isinstance(answer, Refused):
+            self.decision, self.refusal = Decision.REFUSED, answer
+        else:
+            self.decision = Decision.ANSWERED
+
+
+class Audit:
     def __init__(self, now: Callable[[], Moment], spans: CallSpans | None = None) -> None:
         self.counts = CallCounts()
         self._log = log.bind()  # once: the logger that all modules share finds its settings anew for each line
         self._now = now
         self._spans = spans
 
-    def ended(
-        self,
-        principal: Principal,
-        known: str | None,
-        target: ToolName | Code,
-        decision: Decision,
-        code: Code | None,
-        correlation_id: str | None,
-        arrived: Moment,
-        origin: Origin,
-    ) -> None:
-        """`code` is that of a refusal, and of nothing else."""
-        # Only a name that something has (`known`) is logged: any other is the caller's text.
-        named = target if isinstance(target, ToolName) else None
-        parent = origin.parent
-        took_s = self._now().mono_s - arrived.mono_s
+    def call(self, record: CallRecord) -> None:
+        """A call is over, its stream or subscription has begun, or neither came to be."""
+        principal, refusal, target, parent = record.principal, record.refusal, record.target, record.origin.parent
+        took_s = self._now().mono_s - record.arrived.mono_s
+        code: Code | None = None
+        reason: Reason | None = None
+        kinds: Sequence[str] | None = None
+        if refusal is not None:
+            code, reason = refusal.code, refusal.reason
+            if refusal.denial is not None:
+                self.counts.denials[refusal.denial.code] += 1
+                kinds = refusal.denial.data.get("kinds")
         self._log.info(
             "tool_call",
-            tool=known,
-            node_id=None if named is None else named.node_id,
+            tool=record.tool,
+            node_id=None if target is None else target.node_id,
             sub=principal.sub,
             tenant=principal.tenant,
-            decision=str(decision),
+            token_id=principal.jti,
+            decision=str(record.decision),
             code=None if code is None else str(code),
-            correlation_id=correlation_id,
+            reason=None if reason is None else str(reason),
+            kinds=kinds,
+            price_micros=record.price_micros,
+            policy=record.policy,
+            correlation_id=record.correlation_id,
             trace_id=None if parent is None else parent.trace_id,
-            took_ms=int(took_s * 10_000 + 0.5) / 10,
+            took_ms=_rounded_ms(took_s),
         )
-        self.counts.add(origin.door, decision, code, took_s)
+        self.counts.add(record.origin.door, record.decision, code, took_s)
         if self._spans is not None:
             self._spans.record(
-                named,
-                door=str(origin.door),
-                decision=str(decision),
+                target,
+                door=str(record.origin.door),
+                decision=str(record.decision),
                 code=code,
-                correlation_id=correlation_id,
+                correlation_id=record.correlation_id,
                 parent=parent,
-                arrived_ms=arrived.wall_ms,
+                arrived_ms=record.arrived.wall_ms,
                 took_s=took_s,
             )
+
+    def action(
+        self,
+        principal: Principal,
+        action: str,
+        decision: Decision,
+        *,
+        target: Mapping[str, Any] | None = None,
+        code: Code | None = None,
+        reason: str | None = None,
+        took_ms: float,
+    ) -> None:
+        """An operator did something, or was refused. `target`: to what, by ids that we made or checked."""
+        self._log.info(
+            "operator_action",
+            action=action,
+            target=target,
+            sub=principal.sub,
+            tenant=principal.tenant,
+            token_id=principal.jti,
+            decision=str(decision),
+            code=None if code is None else str(code),
+            reason=reason,
+            took_ms=took_ms,
+        )
+
+    def node(self, record: NodeRecord) -> None:
+        """A node's session is live, or over: then with the code and the reason of its close."""
+        left = None if record.left is None else record.left.value
+        self._log.info(
+            "node_came" if record.live else "node_went",
+            node_id=record.node_id,
+            tenant=record.tenant,
+            epoch=record.epoch,
+            code=None if left is None else left.code,
+            reason=None if left is None else left.reason,
+        )
+
+
+def _rounded_ms(took_s: float) -> float:
+    return int(took_s * 10_000 + 0.5) / 10

@@ -4,13 +4,13 @@ Ordered by node, then by name, so that a page costs what it shows and a fleet's 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
 
 from actors.bus.directory import Directory
 from gateway.calls.paging import LOOKS_MAX, page_behind
+from gateway.calls.upstream_tools import ListedTool, UpstreamTools
 from gateway.identity.scopes import authorize
 from gateway.identity.tokens import Principal
 from schemas.projection import Tool, ToolName, parse_tool_name
@@ -22,27 +22,9 @@ _Place = tuple[str, str]  # a node, and a name of one of its tools
 _LAST = "\x7f"  # behind every name
 
 
-class Listed(Protocol):
-    """A tool as agents see it, wherever it is."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def listed(self) -> Mapping[str, Any]: ...
-
-
-class Elsewhere(Protocol):
-    """Tools that are no device's: `gateway.calls.upstreams`."""
-
-    def shows(self, principal: Principal, name: str) -> bool: ...
-
-    def tools(self, principal: Principal, wall_ms: int, after: str | None) -> Iterator[Listed]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
-    tools: Sequence[Listed]
+    tools: Sequence[ListedTool]
     next_cursor: str | None  # the last name shown, when there are more
 
 
@@ -93,22 +75,22 @@ def _look(
 
 async def list_all_tools(
     directory: Directory,
-    elsewhere: Elsewhere | None,
+    upstreams: UpstreamTools | None,
     principal: Principal,
     wall_ms: int,
     after: str | None = None,
     limit: int = PAGE_TOOLS_DEFAULT,
     allows: Callable[[str], bool] = lambda _: True,
 ) -> Page | None:
-    """The same, and behind the last tool of a device those that are elsewhere. A cursor's prefix says whose it is."""
+    """The same, and behind the last tool of a device those of upstreams. A cursor's prefix says whose it is."""
     limit = min(limit, PAGE_TOOLS_MAX)
-    tools: list[Listed] = []
-    if elsewhere is None or after is None or not elsewhere.shows(principal, after):
+    tools: list[ListedTool] = []
+    if upstreams is None or after is None or not upstreams.shows(principal, after):
         page = await list_tools(directory, principal, wall_ms, after, limit, allows)
-        if elsewhere is None or page is None or page.next_cursor is not None:
+        if upstreams is None or page is None or page.next_cursor is not None:
             return page
         tools, after = list(page.tools), None
-    for tool in elsewhere.tools(principal, wall_ms, after):
+    for tool in upstreams.tools(principal, wall_ms, after):
         if allows(tool.name):
             if len(tools) == limit:
                 return Page(tools, tools[-1].name)

@@ -5,7 +5,6 @@ import json
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
 from gateway.commands.parsing import Subparsers
@@ -26,9 +25,7 @@ def _ledger(arguments: argparse.Namespace) -> int:
     agent = checked_agent(arguments.agent)
 
     async def read(store: SqliteStore) -> Any:
-        directory = LocalDirectory(store)
-        await directory.load()
-        return await report(store, Ledgers(store), [record.tenant for record in directory], agent)
+        return await report(store, Ledgers(store), agent)
 
     ledgers = ask(
         data_path(arguments),

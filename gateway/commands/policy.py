@@ -62,6 +62,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _print(told: Explanation, file: Path | None) -> None:
     print("the default policy: there is no file" if file is None else file)
+    print(f"  {'':<10}policy  revision {told.revision}")
     for statement in told.statements:
         where = "default" if statement.line is None else f"line {statement.line}"
         print(f"  {where:<10}{statement.about:<8}{statement.words}")

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from actors.bus.directory import LocalDirectory
-from actors.ledger.ledgers import Agent, Ledgers
-from actors.log.store import LogStore
+from actors.ledger.ledgers import Agent, Ledgers, LedgerStore
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
 from actors.node.node_stream import node_of, open_commands_of
@@ -43,7 +42,7 @@ class DeviceSide:
     def __init__(
         self,
         supervisor: Supervisor,
-        store: LogStore,
+        store: LedgerStore,
         verifier: Verifier,
         certificates: KnownCertificates,
         settings: DeviceSettings,
@@ -110,9 +109,10 @@ class DeviceSide:
         """What the process before this one left reserved, and for no command that is still open, was spent."""
         open_commands = []
         for stream in await self._store.open_streams():
-            if node_of(stream) is not None:
+            node_id = node_of(stream)
+            if node_id is not None:
                 for msg_id, command in open_commands_of(await self._store.load(stream)).items():
-                    open_commands.append((msg_id, Agent(command.tenant, command.sub)))
+                    open_commands.append((node_id, msg_id, Agent(command.tenant, command.sub)))
         charged = await self.ledgers.start(open_commands, self._now().wall_ms)
         if charged:
             log.info("ledgers_settled", charged=charged)

@@ -14,7 +14,9 @@ from actors.ledger.rules import Exceeded
 from schemas.errors import Code
 
 
-class Reason(StrEnum):
+class DenialCode(StrEnum):
+    """As programs read it, and as refusals are counted."""
+
     BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
     PII_DETECTED = "PII_DETECTED"
     UNAUTHORIZED = "UNAUTHORIZED"
@@ -29,16 +31,16 @@ class Said:
 
 
 SAID = {
-    Reason.BUDGET_EXCEEDED: Said(-32001, "Budget limit exceeded", Code.RATE_LIMITED),
-    Reason.PII_DETECTED: Said(-32002, "PII in tool params", Code.SAFETY_DENIED),
-    Reason.UNAUTHORIZED: Said(-32003, "Tool not authorized", Code.SAFETY_DENIED),
-    Reason.RATE_LIMITED: Said(-32004, "Rate limit exceeded", Code.RATE_LIMITED),
+    DenialCode.BUDGET_EXCEEDED: Said(-32001, "Budget limit exceeded", Code.RATE_LIMITED),
+    DenialCode.PII_DETECTED: Said(-32002, "PII in tool params", Code.SAFETY_DENIED),
+    DenialCode.UNAUTHORIZED: Said(-32003, "Tool not authorized", Code.SAFETY_DENIED),
+    DenialCode.RATE_LIMITED: Said(-32004, "Rate limit exceeded", Code.RATE_LIMITED),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    reason: Reason
+    code: DenialCode
     message: str
     suggested_fix: str
     data: Mapping[str, Any] = field(default_factory=dict)
@@ -46,12 +48,12 @@ class Denial:
 
     @property
     def said(self) -> Said:
-        return SAID[self.reason]
+        return SAID[self.code]
 
 
 def not_in_policy() -> Denial:
     return Denial(
-        Reason.UNAUTHORIZED,
+        DenialCode.UNAUTHORIZED,
         "The policy does not give this tool to this agent.",
         "Use a tool from the list, or ask the operator to allow this one in the policy.",
     )
@@ -67,15 +69,15 @@ def over_budget(exceeded: Exceeded, price_micros: int, now_ms: int) -> Denial:
     }
     if exceeded.resets_at_ms is None:
         fix = "Ask the operator to raise this agent's budget in the policy."
-        return Denial(Reason.BUDGET_EXCEEDED, "The budget of this agent is spent.", fix, data)
+        return Denial(DenialCode.BUDGET_EXCEEDED, "The budget of this agent is spent.", fix, data)
     fix = "Wait for the next period (resets_at), or ask the operator to raise this agent's budget in the policy."
     wait_ms = max(0, exceeded.resets_at_ms - now_ms)
-    return Denial(Reason.BUDGET_EXCEEDED, "The budget of this agent for this period is spent.", fix, data, wait_ms)
+    return Denial(DenialCode.BUDGET_EXCEEDED, "The budget of this agent for this period is spent.", fix, data, wait_ms)
 
 
 def too_often(retry_after_ms: int) -> Denial:
     return Denial(
-        Reason.RATE_LIMITED,
+        DenialCode.RATE_LIMITED,
         "This agent calls more often than the policy allows.",
         "Wait (retry_after_ms), then call again, less often.",
         {"retry_after_ms": retry_after_ms},
@@ -89,7 +91,7 @@ def personal_data(side: str, kinds: list[str]) -> Denial:
         "result": "The call was made and charged, and its result is withheld. Ask for less, or ask the operator.",
     }[side]
     return Denial(
-        Reason.PII_DETECTED,
+        DenialCode.PII_DETECTED,
         f"Personal data ({', '.join(kinds)}) was found in the {side}.",
         fix,
         {"side": side, "kinds": kinds},

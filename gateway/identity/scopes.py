@@ -29,6 +29,7 @@ class Denied:
     message: str
     suggested_fix: str
     scope: Scope | None = None
+    is_of_another_tenant: bool = False
 
 
 # Made once: a list of tools asks about thousands of them.
@@ -43,6 +44,7 @@ _DENIED_WITHOUT = {
 _DENIED_TO_OTHERS = Denied(
     "This tool belongs to another tenant.",
     "Use a token of the node's tenant, or list the tools that your own token may call.",
+    is_of_another_tenant=True,
 )
 
 

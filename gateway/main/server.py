@@ -16,12 +16,11 @@ import trio
 from actors.log.sqlite_store import SqliteStore
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
-from gateway.api.action_log import ActionLog
 from gateway.api.admin import Admin
 from gateway.api.feature import api_feature
 from gateway.api.health import takes_writes
 from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
-from gateway.calls.audit import CallAudit
+from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstreams.calls import UpstreamCalls
 from gateway.calls.upstreams.upstreams import Upstreams
@@ -31,6 +30,7 @@ from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
 from gateway.identity.token_keys import TokenKeys
+from gateway.identity.tokens import Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.feature import Feature
@@ -119,16 +119,21 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return mint.mint(now_here().wall_ms)
 
             directory, bus = devices.directory, devices.fleet
-            governor = Governor(lambda: policy.current, devices.ledgers, now_here)
+            governor = Governor(lambda: policy.current, devices.ledgers)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
-            elsewhere = UpstreamCalls(upstreams, governor, new_id, settings.upstreams)
-            audit = CallAudit(now_here, spans)
-            calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, elsewhere)
+            upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
+            audit = Audit(now_here, spans)
+            directory.follow(audit.node)
+
+            def still_good(principal: Principal) -> bool:
+                return folder.verifier.still_good(principal, now_here().wall_ms) is None
+
+            calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
-            sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, governor)
-            methods = Methods(directory, calls, now, settings.mcp, elsewhere)
+            sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, calls)
+            methods = Methods(directory, calls, now, settings.mcp, upstream_calls)
             binding = make_binding(methods, watches, sessions, supervisor)
             mcp = McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, settings.http.public_url)
             page = MetricsPage(
@@ -137,7 +142,6 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 directory=directory,
                 drops=devices.counts,
                 store=store,
-                governor=governor,
                 ledgers=devices.ledgers,
                 mcp_sessions=sessions,
                 listeners=watches,
@@ -163,9 +167,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     subscribe,
                     folder.jwks,
                     lambda: takes_writes(store, now_here().wall_ms),
-                    Admin(operators, folder, directory, store, ledgers, ActionLog(), revoke, new_id, now_here).routes,
+                    Admin(operators, folder, directory, store, ledgers, audit, revoke, new_id, now_here).routes,
                     MetricsRoute(page.render, scrapers).routes,
-                    elsewhere=elsewhere,
+                    upstreams=upstream_calls,
                 ),
             )
             for feature in features:

@@ -43,7 +43,7 @@ def not_authorized(suggested_fix: str | None, **more: Any) -> RpcError:
 
 
 def denied(denial: Denial, correlation_id: str) -> RpcError:
-    data = {"code": denial.reason.value, **denial.data, "suggested_fix": denial.suggested_fix}
+    data = {"code": denial.code.value, **denial.data, "suggested_fix": denial.suggested_fix}
     return RpcError(denial.said.rpc_code, denial.said.rpc_message, {**data, "correlation_id": correlation_id})
 
 

@@ -12,8 +12,9 @@ import msgspec
 from actors.bus.directory import Directory
 from actors.node.moment import Moment
 from gateway.calls.audit import Origin, Via
-from gateway.calls.catalogue import Elsewhere, list_all_tools
+from gateway.calls.catalogue import list_all_tools
 from gateway.calls.tool_calls import Answered, Refused, ToolCalls
+from gateway.calls.upstream_tools import UpstreamTools
 from gateway.identity.tokens import Principal
 from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resource_not_found, tool_not_found
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
@@ -37,9 +38,9 @@ class Methods:
         calls: ToolCalls,
         now: Callable[[], Moment],
         settings: McpSettings | None = None,
-        elsewhere: Elsewhere | None = None,
+        upstreams: UpstreamTools | None = None,
     ) -> None:
-        self._elsewhere = elsewhere
+        self._upstreams = upstreams
         self._directory = directory
         self._calls = calls
         self._now = now
@@ -61,7 +62,7 @@ class Methods:
     async def _list_tools(self, principal: Principal, params: Params) -> Result:
         limit = self._settings.page_items_max
         cursor, wall_ms, allows = params.get("cursor"), self._now().wall_ms, self._calls.allows(principal)
-        page = await list_all_tools(self._directory, self._elsewhere, principal, wall_ms, cursor, limit, allows)
+        page = await list_all_tools(self._directory, self._upstreams, principal, wall_ms, cursor, limit, allows)
         if page is None:
             raise bad_cursor()
         return _page("tools", [tool.listed for tool in page.tools], page.next_cursor)

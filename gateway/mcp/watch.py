@@ -8,6 +8,7 @@ listened to again when it comes back. How the news are sent is left to each era.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import partial
 from typing import Any, TypeAlias
 
 import trio
@@ -15,11 +16,11 @@ import trio
 from actors.bus.bus import Attachment, Bus, Failed
 from actors.bus.directory import Directory
 from actors.node.moment import Moment
-from gateway.governance.denials import Denial
-from gateway.governance.governor import Governor
-from gateway.identity.scopes import authorize
+from gateway.calls.answers import No, Reason, Refused
+from gateway.calls.audit import OVER_MCP, CallRecord, Decision, Origin
+from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Principal
-from gateway.mcp.errors import denied, failed, not_authorized, resource_not_found, too_many_listeners
+from gateway.mcp.errors import RpcError, denied, failed, not_authorized, resource_not_found, too_many_listeners
 from gateway.mcp.metrics_resource import node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
 from schemas.errors import Code, envelope
@@ -32,6 +33,8 @@ class Changed(Enum):
 
 
 News: TypeAlias = Changed | str  # a str is the URI of an updated resource
+
+_TOO_MANY = No(Code.RATE_LIMITED)  # resources of one watch, or it is closed
 
 
 class _Feed:
@@ -60,14 +63,14 @@ class Watches:
         settings: McpSettings,
         now: Callable[[], Moment],
         new_id: Callable[[], str],
-        governor: Governor | None = None,
+        calls: ToolCalls | None = None,
     ) -> None:
         self._directory = directory
         self._bus = bus
         self._settings = settings
         self._now = now
         self._new_id = new_id
-        self._governor = governor
+        self._calls = calls or ToolCalls(directory, bus, new_id, now)
         self._open: dict[Watch, None] = {}
         self._per_agent: Counter[tuple[str, str]] = Counter()  # by tenant and sub
 
@@ -93,28 +96,53 @@ class Watches:
         if not self._per_agent[agent]:
             del self._per_agent[agent]
 
-    async def subscribe(self, watch: "Watch", uri: str) -> None:
+    async def subscribe(self, watch: "Watch", uri: str, origin: Origin = OVER_MCP) -> None:
         """Let the watch hear of this resource; it is charged once, as it begins. Raises RpcError."""
-        tool = watch.admit(uri, self._now())
-        if tool is None:
-            return
-        if self._governor is None:
-            await watch.start(tool)
-            return
-        key = self._new_id()
-        reserved = await self._governor.reserve(watch.principal, tool.name, key)
-        if isinstance(reserved, Denial):
-            self._governor.refusals[reserved.reason] += 1
-            raise denied(reserved, key)
-        if reserved is None:
-            raise failed(envelope(Code.INTERNAL, correlation_id=key))
-        started = False
+        record = CallRecord(watch.principal, origin, self._now())
+        correlation_id = record.correlation_id = self._new_id()
         try:
-            await watch.start(tool)
-            started = True
+            no = await self._subscribe(record, watch, uri, correlation_id)
+            if no is None:
+                record.decision = Decision.STREAMING
+                return
+            refused = no.told(correlation_id)
+            record.end(refused)
         finally:
-            with trio.CancelScope(shield=True):
-                await (reserved.charge() if started else reserved.release())
+            self._calls.audit.call(record)
+        if no is _TOO_MANY:
+            raise too_many_listeners()
+        raise _said(refused, uri)
+
+    async def _subscribe(self, record: CallRecord, watch: "Watch", uri: str, correlation_id: str) -> No | None:
+        node_id = node_of_uri(uri)
+        tool = tool_for(self._directory, node_id, "subscribe") if node_id is not None else None
+        if tool is None:
+            return No(Code.MANIFEST_NOT_FOUND)
+        record.tool, record.target = tool.name, tool.target
+        if watch.hears(tool.target.node_id):
+            return None
+        if watch.is_full:
+            return _TOO_MANY
+        admission = self._calls.admission
+        arguments = {"interval_ms": self._settings.telemetry_interval_ms}
+        admitted = await admission.admit(
+            watch.principal, partial(admission.device, tool.target, streaming=True), arguments
+        )
+        record.policy = admission.revision
+        if isinstance(admitted, No):
+            return admitted
+        async with admission.reserve(admitted, correlation_id) as reservation:
+            if isinstance(reservation, No):
+                return reservation
+            if watch.hears(tool.target.node_id):  # another request was as quick: one of the two is paid for
+                return None
+            if watch.is_full:
+                return _TOO_MANY
+            refused = await watch.start(tool)
+            if refused is not None:
+                return No(refused.code, retry_after_ms=refused.retry_after_ms)
+            reservation.reached, record.price_micros = True, admitted.price_micros
+        return None
 
     def close_all(self) -> None:
         for watch in list(self._open):
@@ -143,30 +171,25 @@ class Watch:
         self._on_close: list[Callable[[], object]] = [directory.listen(principal.tenant, self._on_change)]
         self.closed = False
 
-    def admit(self, uri: str, now: Moment) -> Tool | None:
-        """The tool behind a resource that may be subscribed to; None when it is already. Raises RpcError."""
-        node_id = node_of_uri(uri)
-        tool = tool_for(self._directory, node_id, "subscribe") if node_id is not None else None
-        record = self._directory.find(node_id) if node_id is not None else None
-        if tool is None or record is None:
-            raise resource_not_found(uri)
-        refusal = authorize(self.principal, tool, record.tenant, now.wall_ms)
-        if refusal is not None:
-            raise not_authorized(refusal.suggested_fix)
-        if node_id in self._feeds:
-            return None
-        if len(self._feeds) >= self._settings.resources_per_listener_max:
-            raise too_many_listeners()
-        return tool
+    def hears(self, node_id: str) -> bool:
+        return node_id in self._feeds
 
-    async def start(self, tool: Tool) -> None:
-        """Hear of this node from now on; if it is away, when it is back. Raises RpcError."""
-        node_id = tool.target.node_id
-        feed = self._feeds.setdefault(node_id, _Feed(self, node_id))
-        refusal = await self._attach(feed)
-        if refusal is not None:
-            self._feeds.pop(node_id, None)
-            raise failed(envelope(refusal.code, retry_after_ms=refusal.retry_after_ms))
+    @property
+    def is_full(self) -> bool:
+        return self.closed or len(self._feeds) >= self._settings.resources_per_listener_max
+
+    async def start(self, tool: Tool) -> Failed | None:
+        """Hear of this node from now on; if it is away, when it is back. Not when it is refused."""
+        feed = _Feed(self, tool.target.node_id)
+        self._feeds[feed.node_id] = feed
+        heard = False
+        try:
+            refused = await self._attach(feed)
+            heard = refused is None
+        finally:  # a cancelled caller leaves no feed behind that nobody has paid for
+            if not heard and self._feeds.get(feed.node_id) is feed:
+                del self._feeds[feed.node_id]
+        return refused
 
     def unsubscribe(self, uri: str) -> None:
         feed = self._feeds.pop(node_of_uri(uri) or "", None)
@@ -230,3 +253,22 @@ class Watch:
         for what in self._lists:
             self.tell(what)
         self._has_news.set()
+
+
+def _said(refused: Refused, uri: str) -> RpcError:
+    """A refusal as this method says it."""
+    if refused.reason is Reason.NAME:
+        return resource_not_found(uri)
+    if refused.denial is not None:
+        return denied(refused.denial, refused.correlation_id)
+    if refused.code is Code.SAFETY_DENIED:
+        return not_authorized(refused.suggested_fix, correlation_id=refused.correlation_id)
+    return failed(
+        envelope(
+            refused.code,
+            refused.message,
+            refused.suggested_fix,
+            retry_after_ms=refused.retry_after_ms,
+            correlation_id=refused.correlation_id,
+        )
+    )

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actors.bus.bus import Succeeded
 from actors.device.identity import DeviceIdentity
-from actors.ledger.ledgers import Agent
+from actors.ledger.ledgers import Agent, command_key
 from actors.ledger.rules import Budget
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import AppendAnswer, AppendRefused, BlindEvents, Part, StoreFailedError, Then
@@ -83,7 +83,7 @@ async def call_for_ever(devices: DeviceSide, node_id: str, tokens: "Tokens", sto
             sub=AGENT.sub,
             tenant=AGENT.tenant,
             deadline_at_ms=now().wall_ms + 5000,
-            hold=lambda msg_id: ledger.hold(msg_id, tool, PRICE_MICROS, PLENTY, now().wall_ms),
+            hold=lambda msg_id: ledger.hold(command_key(node_id, msg_id), tool, PRICE_MICROS, PLENTY, now().wall_ms),
         )
         say("ok" if isinstance(outcome, Succeeded) else "failed", token, outcome.msg_id)
         await trio.sleep(0.1)  # ten a second is what the capability allows

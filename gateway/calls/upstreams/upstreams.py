@@ -4,6 +4,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 import trio
@@ -13,21 +14,31 @@ from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
+from gateway.calls.answers import No
 from gateway.calls.upstreams.actor import Upstream
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.calls.upstreams.tool_rules import UpstreamTool
 from gateway.governance.policy.policy import Policy
 from gateway.governance.policy.upstream_rules import UpstreamRules
-from gateway.identity.scopes import may_use
+from gateway.identity.scopes import Denied, may_use
 from gateway.identity.tokens import Principal
+from schemas.contract import Flaw
+from schemas.errors import Code
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LOOK_S = 1.0  # between looks at the policy
 
 
+OFFLINE = No(
+    Code.NODE_OFFLINE,
+    "The server behind this tool is not connected.",
+    "Wait and call again, or list the tools to see what there is meanwhile.",
+)
+
+
 @dataclass(frozen=True, slots=True)
-class Found:
+class UpstreamTarget:
     """What a name points at, as far as its prefix says. Without an upstream it is not running yet, or not any more."""
 
     rules: UpstreamRules
@@ -35,8 +46,29 @@ class Found:
     upstream: Upstream | None
 
     @property
+    def name(self) -> str:
+        return f"{self.rules.name}.{self.own_name}"
+
+    @property
     def tool(self) -> UpstreamTool | None:
-        return None if self.upstream is None else self.upstream.tools.get(f"{self.rules.name}.{self.own_name}")
+        return None if self.upstream is None else self.upstream.tools.get(self.name)
+
+    def denied(self, principal: Principal, wall_ms: int) -> Denied | None:
+        safety_class = self.rules.safety_class(self.own_name)
+        return may_use(principal, safety_class, principal.tenant in self.rules.tenants, wall_ms)
+
+    def unready(self, wall_ms: int) -> No | None:
+        del wall_ms
+        if self.upstream is None or not self.upstream.is_up:
+            return OFFLINE
+        return No(Code.MANIFEST_NOT_FOUND) if self.tool is None else None
+
+    def flaw(self, arguments: Any) -> Flaw | None:
+        assert self.tool is not None
+        return self.tool.flaw(arguments)
+
+    def takes(self, arguments: Any) -> bool:
+        return self.flaw(arguments) is None
 
 
 class Upstreams:
@@ -105,7 +137,7 @@ class Upstreams:
 
     # ---- what there is ----------------------------------------------------------------------------------------------
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> UpstreamTarget | None:
         """None when the name is none of an upstream's."""
         prefix, dot, own_name = name.partition(".")
         rules = self._rules().get(prefix)
@@ -113,7 +145,7 @@ class Upstreams:
             return None
         upstream = self._running.find(prefix)
         # One that still runs by an older policy is as good as away.
-        return Found(rules, own_name, upstream if upstream is not None and upstream.rules == rules else None)
+        return UpstreamTarget(rules, own_name, upstream if upstream is not None and upstream.rules == rules else None)
 
     def tools(self, principal: Principal, wall_ms: int, after: str | None = None) -> Iterator[UpstreamTool]:
         """What scope and tenant give to this principal, by upstream and name, behind the tool named `after`.

@@ -3,8 +3,9 @@
 Prefilter, pattern, checksum: nearly all is clean, and the prefilter says so for all strings of a body at once. Patterns
 and checks are in `pii_kinds`. What to do about a finding, and how large a body may be, is the caller's.
 
-Only string values are looked at, at any depth. Keys are not: they are the words of a schema, and a body with other
-keys would be another body. Numbers are not either: a reading of 4111111111111111 bytes is no card.
+String values are looked at, at any depth. Where a published schema fixes the shape of a body, that is all: its keys are
+the schema's words, and a reading of 4111111111111111 bytes is no card. Where nobody vouches for the shape, a thorough
+look takes in keys, and numbers as they are written in decimal.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from gateway.governance.pii.prefilter import Prefilter, fastest
 _ROUNDS_MAX = 4
 _BLANK = "\0"
 _NOTHING: frozenset[Kind] = frozenset()
+_NUMBERS_END = 10**40  # no id has so many digits
 _WITHOUT_TEXT = frozenset({int, float, bool, type(None)})
 
 
@@ -45,8 +47,30 @@ def _strings(value: Any) -> list[str]:
         box = boxes.pop()
 
 
-def _rebuilt(value: Any, change: Callable[[str], str]) -> Any:
-    """A copy with every string value changed; tuples become lists, as in JSON."""
+def _keys_and_numbers(value: Any) -> list[str]:
+    """Every key, and every whole number, at any depth; no promised order, no recursion. A fraction is a reading."""
+    texts: list[str] = []
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, dict):
+            texts += [key for key in item if isinstance(key, str)]
+            todo.extend(item.values())
+        elif isinstance(item, list | tuple):
+            todo.extend(item)
+        elif (written := _whole(item)) is not None:
+            texts.append(written)
+    return texts
+
+
+def _whole(item: Any) -> str | None:
+    """A whole number as it is written, though JSON may spell it 4.1e15; None for anything else, and past all ids."""
+    is_whole = type(item) is int or (type(item) is float and item.is_integer())
+    return str(int(item)) if is_whole and abs(item) < _NUMBERS_END else None
+
+
+def _rebuilt(value: Any, change: Callable[[str], str], *, thorough: bool) -> Any:
+    """A copy with every string value changed, and if it is thorough, keys and numbers; tuples become lists."""
     top = [value]
     todo: list[dict[Any, Any] | list[Any]] = [top]
     while todo:
@@ -54,11 +78,31 @@ def _rebuilt(value: Any, change: Callable[[str], str]) -> Any:
         for place, item in list(box.items() if isinstance(box, dict) else enumerate(box)):
             if isinstance(item, str):
                 box[place] = change(item)
-            elif isinstance(item, dict | list | tuple):
-                copied = dict(item) if isinstance(item, dict) else list(item)
+            elif isinstance(item, dict):
+                copied = _rekeyed(item, change) if thorough else dict(item)
                 box[place] = copied
                 todo.append(copied)
+            elif isinstance(item, list | tuple):
+                box[place] = more = list(item)
+                todo.append(more)
+            elif thorough and (written := _whole(item)) is not None:
+                changed = change(written)
+                if changed != written:
+                    box[place] = changed
     return top[0]
+
+
+def _rekeyed(box: dict[Any, Any], change: Callable[[str], str]) -> dict[Any, Any]:
+    """Keys that become alike stay apart: the second `[email]` is `[email] 2`."""
+    rekeyed: dict[Any, Any] = {}
+    for key, item in box.items():
+        changed = unique = change(key) if isinstance(key, str) else key
+        number = 1
+        while unique in rekeyed or (unique != key and unique in box):
+            number += 1
+            unique = f"{changed} {number}"
+        rekeyed[unique] = item
+    return rekeyed
 
 
 def _blanked(text: str, spans: Collection[Span]) -> str:
@@ -106,9 +150,10 @@ class Scanner:
             self._finders[Kind.NATIONAL_ID] = national_id_finder(national_ids)
         self._suspects = prefilter(wanted)
 
-    def find(self, value: Any) -> frozenset[Kind]:
-        """The kinds of personal data in any string value, at any depth."""
-        text = "\n".join(_strings(value))
+    def find(self, value: Any, *, thorough: bool = False) -> frozenset[Kind]:
+        """The kinds of personal data in any string value, at any depth; if it is thorough, in keys and numbers too."""
+        strings = _strings(value)
+        text = "\n".join(strings + _keys_and_numbers(value) if thorough else strings)
         if not text.isascii():
             text = folded(text)
         suspects = self._suspects(text)
@@ -116,11 +161,14 @@ class Scanner:
             return _NOTHING
         return frozenset(kind for kind, _ in self._findings(text, suspects))
 
-    def redact(self, value: Any, kinds: Collection[Kind]) -> Any:
-        """A copy with each finding of these kinds replaced by its kind, as in `[email]`; clean text stays as it is."""
-        if self.find(value).isdisjoint(kinds):
-            return _rebuilt(value, lambda text: text)
-        return _rebuilt(value, lambda text: self._redacted(text, kinds))
+    def redact(self, value: Any, kinds: Collection[Kind], *, thorough: bool = False) -> Any:
+        """A copy with each finding of these kinds replaced by its kind, as in `[email]`; what is clean stays as it is.
+
+        A number with a finding becomes text: whether that still fits is the caller's to ask.
+        """
+        if self.find(value, thorough=thorough).isdisjoint(kinds):
+            return _rebuilt(value, lambda text: text, thorough=False)
+        return _rebuilt(value, lambda text: self._redacted(text, kinds), thorough=thorough)
 
     def _findings(self, text: str, suspects: Collection[Kind]) -> Iterator[tuple[Kind, list[Span]]]:
         """Which of the suspects there are, and where in this folded text; no place belongs to two kinds."""

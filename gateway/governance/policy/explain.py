@@ -22,6 +22,7 @@ class Explanation:
     agent: str
     tool: str
     allowed: bool  # by the policy; scope and tenant have their say before it
+    revision: str  # of the policy, as audit lines name it
     statements: tuple[Statement, ...]
 
 
@@ -29,7 +30,7 @@ def explain(policy: Policy, sub: str, tool_name: str) -> Explanation:
     entry = policy.entry_for(sub)
     if entry is None:
         nobody = Statement("agent", "no entry matches this agent: it is denied every tool", None)
-        return Explanation(sub, tool_name, False, (nobody,))
+        return Explanation(sub, tool_name, False, policy.revision, (nobody,))
     pattern = next(pattern for pattern in entry.agents if pattern.matches(sub))
     number = policy.entries.index(entry) + 1
     matched = Statement("agent", f"entry {number} is the first that matches: {pattern.text}", entry.line, number)
@@ -38,11 +39,11 @@ def explain(policy: Policy, sub: str, tool_name: str) -> Explanation:
     tools_line = rules.lines.get("tools")
     if index is None:
         denied = Statement("tool", "denied: none of the entry's tools matches", tools_line, False)
-        return Explanation(sub, tool_name, False, (matched, denied))
+        return Explanation(sub, tool_name, False, policy.revision, (matched, denied))
     words = f"allowed by {rules.tools[index].text}, if the token's scope and tenant allow it too"
     allowed = Statement("tool", words, rules.lines.get(f"tools.{index}", tools_line), True)
     told = (matched, allowed, _price(rules, tool_name), _budget(rules), *_rates(rules, tool_name), *_pii(rules))
-    return Explanation(sub, tool_name, True, told)
+    return Explanation(sub, tool_name, True, policy.revision, told)
 
 
 def _price(rules: AgentRules, tool_name: str) -> Statement:

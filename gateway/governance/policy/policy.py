@@ -18,6 +18,7 @@ from gateway.governance.policy.upstream_rules import UpstreamRules
 BUDGET_MICROS = 10_000_000  # an agent, unless its entry says otherwise
 PRICE_MICROS = 15_000  # a call
 KINDS = tuple(kind.value for kind in Kind)
+DEFAULT_REVISION = "default"  # of what comes from no file
 
 
 class Side(StrEnum):
@@ -104,6 +105,7 @@ class Policy:
     entries: tuple[Entry, ...]
     national_ids: tuple[str, ...] = ()  # those that are looked for, such as "nl.bsn"
     upstreams: tuple[UpstreamRules, ...] = ()  # MCP servers whose tools are offered besides those of devices
+    revision: str = field(default=DEFAULT_REVISION, compare=False)  # which text it was read from, for the audit
     _first_by_id: Mapping[str, int] = field(init=False, repr=False, compare=False)
     _by_pattern: tuple[tuple[int, Pattern], ...] = field(init=False, repr=False, compare=False)
 

@@ -53,6 +53,7 @@ class PolicySource:
         return source
 
     def start(self, supervisor: Supervisor) -> None:
+        self._say_loaded()
         if self._file is not None:
             supervisor.start(ChildSpec(name="policy", run=self.watch, kind=Kind.PERMANENT, stage=Stage.CORE))
 
@@ -66,7 +67,10 @@ class PolicySource:
             log.error("policy_refused", line=policy.line, message=policy.message, advice=policy.advice)
         else:
             self.current = policy
-            log.info("policy_loaded", entries=len(policy.entries))
+            self._say_loaded()
+
+    def _say_loaded(self) -> None:
+        log.info("policy_loaded", entries=len(self.current.entries), revision=self.current.revision)
 
 
 def read_policy(path: Path) -> Policy | PolicyFlaw:

@@ -4,6 +4,7 @@ The standard parser reads; `toml_lines` says what stands where. A flaw is told i
 because it goes to the log. Amounts are read as decimals, so that 0.015 is exactly 15,000 micro-dollars.
 """
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ _NATIONAL_IDS = frozenset(known_ids())
 POLICY_CHARS_MAX = 256 * 1024
 DOLLARS_MAX = 1_000_000
 CALLS_MAX = 1_000_000
+REVISION_CHARS = 12  # of a policy's SHA-256, in hexadecimal
 RATES_MAX = 32  # of an entry: each is a bucket for every agent that it matches
 
 _AGENT_PREFIX = "agent_"
@@ -35,7 +37,7 @@ def parse(text: str) -> Policy | PolicyFlaw:
         return PolicyFlaw(1, f"a policy has at most {POLICY_CHARS_MAX} characters", "use patterns, or lists of agents")
     try:
         document = tomllib.loads(text, parse_float=_decimal)
-        return _Reader(lines_of(text)).policy(document)
+        return _Reader(lines_of(text)).policy(document, revision_of(text))
     except FlawedError as flawed:
         return flawed.flaw
     except tomllib.TOMLDecodeError as error:
@@ -45,6 +47,11 @@ def parse(text: str) -> Policy | PolicyFlaw:
         return PolicyFlaw(line, "it is nested too deep", "a policy needs few levels")
     except ValueError:  # an integer of more digits than Python reads
         return PolicyFlaw(_line_of_match(r"[0-9_]{4000,}", text), "a number has too many digits", "write a smaller one")
+
+
+def revision_of(text: str) -> str:
+    """Short, the same for the same text in every process and after every restart: what an audit line was judged by."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:REVISION_CHARS]
 
 
 def _decimal(text: str) -> Decimal:
@@ -84,7 +91,7 @@ def _line_of_match(regex: str, text: str) -> int:
 class _Reader(Shapes):
     """Each method takes a value and its place, and answers with what it means or raises the flaw."""
 
-    def policy(self, document: Mapping[str, Any]) -> Policy:
+    def policy(self, document: Mapping[str, Any], revision: str) -> Policy:
         top = self._table(document, (), ("agents", "pii", "upstreams"))
         if not top.get("agents"):
             self._fail(
@@ -97,7 +104,7 @@ class _Reader(Shapes):
         national_ids = self._list(pii.get("national_ids", []), ("pii", "national_ids"))
         names = tuple(self._national_id(name, place) for name, place in national_ids)
         upstreams = UpstreamReader(self._lines).upstreams(top.get("upstreams", []), ("upstreams",))
-        return Policy(entries, names, upstreams)
+        return Policy(entries, names, upstreams, revision)
 
     def _entry(self, value: Any, place: Place) -> Entry:
         keys = ("agent", "tools", "budget", "budget_period", "price", "prices", "rates", "pii")

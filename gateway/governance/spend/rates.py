@@ -7,6 +7,7 @@ for all its callers is counted elsewhere (`actors/node/limit_rules.py`).
 from actors.bucket_rules import TokenBucket
 from gateway.governance.policy.policy import AgentRules, Rate
 
+TOOLS_MAX = 256  # of an agent that are remembered with their rates; then all are matched again
 AGENTS_MAX = 10_000  # remembered; past it the one that has called least recently begins anew, with full buckets
 
 
@@ -17,15 +18,21 @@ class AgentRates:
         self.rules = rules
         # Made at the first call that they concern: full until then. A rate that is there twice is one.
         self._buckets: dict[Rate, TokenBucket | None] = dict.fromkeys(rules.rates)
+        self._by_tool: dict[str, list[TokenBucket]] = {}  # those that concern a tool: looked up, not matched anew
 
     def adopt(self, rules: AgentRules) -> None:
         """The policy has changed: rates that are still there keep their history, all others begin anew."""
         self.rules = rules
         self._buckets = {rate: self._buckets.get(rate) for rate in rules.rates}
+        self._by_tool.clear()
 
     def take(self, tool_name: str, now_s: float) -> int | None:
         """None: the call may be made, and counts. Else in how many milliseconds to ask again."""
-        buckets = self._concerned(tool_name, now_s)
+        buckets = self._by_tool.get(tool_name)
+        if buckets is None:
+            if len(self._by_tool) >= TOOLS_MAX:
+                self._by_tool.clear()
+            buckets = self._by_tool[tool_name] = self._concerned(tool_name, now_s)
         waits_ms = [wait_ms for bucket in buckets if (wait_ms := bucket.wait_ms(now_s)) is not None]
         if waits_ms:
             return max(waits_ms)

@@ -1,6 +1,5 @@
 """An agent's ledger for people and scripts: what it has spent, what is reserved, and its history."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from actors.ledger.events import Reserved, decode
@@ -11,10 +10,10 @@ from gateway.governance.denials import iso
 HISTORY_EVENTS_MAX = 10_000  # the newest; older ones are in the sums
 
 
-async def report(store: LogStore, ledgers: Ledgers, tenants: Iterable[str], sub: str) -> list[dict[str, Any]]:
+async def report(store: LogStore, ledgers: Ledgers, sub: str) -> list[dict[str, Any]]:
     """One for each tenant in which this agent has a ledger. Amounts are whole micro-dollars, times ISO 8601 with Z."""
     reports = []
-    for tenant in sorted(set(tenants)):
+    for tenant in await ledgers.tenants_of(sub):
         state = (await ledgers.of(tenant, sub)).state
         if not state.version:
             continue

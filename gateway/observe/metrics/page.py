@@ -19,8 +19,7 @@ from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.reports import Drop
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
-from gateway.governance.denials import Reason
-from gateway.governance.governor import Governor
+from gateway.governance.denials import DenialCode
 from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
 from schemas.closes import StreamClose
 
@@ -40,7 +39,6 @@ class MetricsPage:
     directory: Directory
     drops: Mapping[Drop, int]  # of frames of nodes
     store: SqliteStore
-    governor: Governor
     ledgers: Ledgers
     mcp_sessions: Sized
     listeners: Sized
@@ -107,7 +105,7 @@ class MetricsPage:
         yield counters(
             "heliograph_refusals_total",
             "Calls, streams and subscriptions that governance refused, by reason.",
-            (({"reason": reason}, self.governor.refusals[reason]) for reason in Reason),
+            (({"reason": code}, self.calls.denials[code]) for code in DenialCode),
         )
         charged = self.ledgers.charged_micros
         yield counter("heliograph_spend_micros_total", "Micro-dollars charged to agents.", charged)

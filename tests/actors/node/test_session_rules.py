@@ -305,7 +305,7 @@ INTENTS: list[Intent] = [
 
 
 def failed(code: Code) -> list[object]:
-    return [GiveBack(ISSUE), Settle(CMD_ID, Failed(code, CMD_ID))]
+    return [GiveBack(ISSUE), Settle(CMD_ID, Failed(code, CMD_ID, is_command=False))]
 
 
 @pytest.mark.parametrize(

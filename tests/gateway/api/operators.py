@@ -7,8 +7,8 @@ from typing import Any
 from actors.node.fleet import Fleet
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
-from gateway.api.action_log import ActionLog
 from gateway.api.admin import Admin
+from gateway.calls.audit import Audit
 from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
 from gateway.identity.tokens import TokenClass
 from gateway.main.data_folder import DataFolder
@@ -26,7 +26,7 @@ def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
     services = fleet.services
     operators = Authenticator(folder.verifier, now, FOR_OPERATORS)
     directory, store, ledgers = services.directory, services.store, services.ledgers
-    return Admin(operators, folder, directory, store, ledgers, ActionLog(), revoke, new_id, now)
+    return Admin(operators, folder, directory, store, ledgers, Audit(now), revoke, new_id, now)
 
 
 class Operator:

@@ -125,7 +125,7 @@ async def test_streams_their_frames_and_closes_are_counted(tmp_path: Path) -> No
                 while b"event: metric" not in got:
                     got += bytes(await client.stream.receive_some())
                 during = await scraped(here)
-                while not during.value("heliograph_calls_total", door="http", decision="streaming", code=""):
+                while not during.value("heliograph_spend_micros_total") or during.value("heliograph_log_queue"):
                     during = await scraped(here)  # a frame may come before the stream is charged for
                 assert moved(before, during) == {
                     "heliograph_calls_total code= decision=streaming door=http": 1,
@@ -214,6 +214,7 @@ async def test_calls_sessions_and_listeners_of_mcp_are_counted(tmp_path: Path) -
             await until(lambda: len(site.gateway.mcp.watches) == 1)
             assert moved(before, await scraped(here)) == {
                 "heliograph_calls_total code= decision=answered door=mcp": 1,
+                "heliograph_calls_total code=E_RATE_LIMITED decision=refused door=mcp": 1,
                 "heliograph_listeners": 1,
                 "heliograph_mcp_sessions": 1,
                 "heliograph_refusals_total reason=BUDGET_EXCEEDED": 1,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.commands.cli import COMMANDS, main
+from gateway.governance.policy.text import revision_of
 from schemas.registry import REGISTRY
 from tests.schemas.examples import MANIFEST
 
@@ -96,13 +97,13 @@ def test_policy_explain_names_the_lines(tmp_path: Path, capsys: pytest.CaptureFi
     file.write_text(POLICY)
     assert main(["policy", "explain", AGENT, "sys.n.metrics.snapshot", "--file", str(file)]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[0] == str(file)
+    assert told[:2] == [str(file), f"            policy  revision {revision_of(POLICY)}"]
     assert "  line 3    tool    allowed by sys.**, if the token's scope and tenant allow it too" in told
     assert "  line 4    price   $0.001 a call" in told
     assert "  default   budget  $10.00 in all" in told
     assert main(["policy", "explain", AGENT, "other.x", "--file", str(file), "--json"]) == 1
     denied = json.loads(capsys.readouterr().out)
-    assert (denied["file"], denied["allowed"]) == (str(file), False)
+    assert (denied["file"], denied["allowed"], denied["revision"]) == (str(file), False, revision_of(POLICY))
     assert denied["statements"][-1]["line"] == 3
 
 

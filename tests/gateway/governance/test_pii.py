@@ -193,12 +193,30 @@ def test_values_are_looked_at_and_keys_and_numbers_are_not() -> None:
     assert PLAIN.find({"to": [{"who": ("a@b.co",)}], "n": None}) == {Kind.EMAIL}
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ({"a@b.co": None}, {Kind.EMAIL}),
+        ([{"x": {"call +49 30 1234567": 1}}], {Kind.PHONE}),
+        ({"card": 4111111111111111}, {Kind.CARD}),
+        ({"card": 4111111111111111.0}, {Kind.CARD}),
+        ([[-5555555555554444]], {Kind.CARD}),
+        (111222333, {Kind.NATIONAL_ID}),
+        ({"at_ms": 1745300000000, "load": 4111.111111111111, "ok": True, "big": 10**4000, "all": 1e300}, set()),
+        ({"nan": float("nan"), "inf": float("inf")}, set()),
+    ],
+)
+def test_thorough_look_takes_in_keys_and_whole_numbers(body: Any, found: set[Kind]) -> None:
+    assert ALL.find(body, thorough=True) == found
+    assert ALL.find(body) == frozenset()
+
+
 def test_nesting_does_not_exhaust_the_stack() -> None:
     body: Any = "a@b.co"
     for _ in range(50_000):
         body = [body]
-    assert PLAIN.find(body) == {Kind.EMAIL}
-    clean = PLAIN.redact(body, KINDS)
+    assert PLAIN.find(body) == PLAIN.find(body, thorough=True) == {Kind.EMAIL}
+    clean = PLAIN.redact(body, KINDS, thorough=True)
     while isinstance(clean, list):
         (clean,) = clean
     assert clean == "[email]"
@@ -221,6 +239,19 @@ def test_redaction_leaves_everything_else_as_it_was() -> None:
         "a@b.co": "[card]",
     }
     assert json.dumps(body) == before
+
+
+def test_thorough_redaction_changes_keys_and_numbers_and_loses_none_of_either() -> None:
+    body = {"a@b.co": 4111111111111111, "c@d.co": [5, {"e@f.co": 1.5}], "[email]": "x", "n": 5555555555554444.0}
+    before = json.dumps(body)
+    assert PLAIN.redact(body, {Kind.EMAIL, Kind.CARD}, thorough=True) == {
+        "[email] 2": "[card]",
+        "[email] 3": [5, {"[email]": 1.5}],
+        "[email]": "x",
+        "n": "[card]",
+    }
+    assert json.dumps(body) == before
+    assert PLAIN.redact(body, {Kind.CARD}, thorough=True)["c@d.co"] == [5, {"e@f.co": 1.5}]
 
 
 def test_redaction_takes_out_what_cannot_be_seen_in_a_finding_but_not_elsewhere() -> None:
@@ -275,6 +306,15 @@ def test_redacted_body_has_none_of_those_kinds_and_stays_as_it_is(body: Any, kin
     assert ALL.find(clean).isdisjoint(kinds)
     assert ALL.redact(clean, kinds) == clean
     if ALL.find(body).isdisjoint(kinds):
+        assert clean == body
+
+
+@given(body=BODIES, kinds=st.sets(st.sampled_from(sorted(Kind)), min_size=1))
+def test_thoroughly_redacted_body_has_none_of_those_kinds_anywhere(body: Any, kinds: set[Kind]) -> None:
+    clean = ALL.redact(body, kinds, thorough=True)
+    assert ALL.find(clean, thorough=True).isdisjoint(kinds)
+    assert ALL.redact(clean, kinds, thorough=True) == clean
+    if ALL.find(body, thorough=True).isdisjoint(kinds):
         assert clean == body
 
 

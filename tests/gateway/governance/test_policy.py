@@ -1,5 +1,6 @@
 """What a policy file says, which line of it says so, and what is wrong with a broken one."""
 
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -330,6 +331,14 @@ def test_explanation_of_the_default_policy_names_no_line() -> None:
     assert told.allowed
     assert {statement.line for statement in told.statements} == {None}
     assert {"$0.015 a call", "$10.00 in all"} <= {statement.words for statement in told.statements}
+
+
+def test_revision_is_of_the_text_alone_and_the_same_every_time() -> None:
+    revisions = [policy_of(text).revision for text in (TEXT, TEXT, f"{TEXT}# another\n")]
+    assert revisions[0] == revisions[1] != revisions[2]
+    assert re.fullmatch("[0-9a-f]{12}", revisions[0])
+    assert explain(policy_of(TEXT), ONE, ECHO).revision == revisions[0]
+    assert DEFAULT.revision == "default"
 
 
 @given(st.sampled_from([ONE, TWO, THREE]), st.sampled_from([ECHO, SNAPSHOT, "other.tool"]))

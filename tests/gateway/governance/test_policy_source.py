@@ -14,7 +14,7 @@ from trio.testing import MockClock
 
 from gateway.governance.policy.policy import DEFAULT, Policy
 from gateway.governance.policy.source import POLICY_BYTES_MAX, PolicySource, read_policy
-from gateway.governance.policy.text import PolicyFlaw
+from gateway.governance.policy.text import PolicyFlaw, revision_of
 from gateway.governance.settings import GovernanceSettings
 from gateway.main.settings import SettingsError
 
@@ -83,7 +83,8 @@ async def test_changed_file_is_taken(file: Path, source: PolicySource, autojump_
             await trio.sleep(2 * RELOAD_S)
             assert budget(source) == 3
             nursery.cancel_scope.cancel()
-    assert policy_lines(logs) == [{"event": "policy_loaded", "entries": 1, "log_level": "info"}] * 2
+    loaded = {"event": "policy_loaded", "entries": 1, "log_level": "info"}
+    assert policy_lines(logs) == [{**loaded, "revision": revision_of(text(budget))} for budget in (2, 3)]
 
 
 async def test_broken_file_is_told_once_with_its_line_and_the_old_policy_stays(

@@ -9,7 +9,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
 
 from actors.node.moment import Moment
-from gateway.calls.audit import CallAudit, Decision, Origin, Via
+from gateway.calls.answers import No
+from gateway.calls.audit import Audit, CallRecord, Decision, Origin, Via
 from gateway.identity.tokens import Principal, Scope, TokenClass
 from gateway.observe import tracing
 from gateway.observe.tracing import (
@@ -21,7 +22,7 @@ from gateway.observe.tracing import (
     spans_to,
 )
 from schemas.errors import Code
-from schemas.projection import parse_tool_name
+from schemas.projection import ToolName, parse_tool_name
 from tests.gateway.api.client import AGENT
 from tests.schemas.examples import NODE_ID
 
@@ -68,8 +69,13 @@ class FakeTracer:
 def traced(name: str, decision: Decision, code: Code | None = None, parent: TraceParent | None = None) -> FakeSpan:
     """The span of a call that took 250 ms."""
     tracer = FakeTracer()
-    audit = CallAudit(lambda: Moment(100.25, 0), CallSpans(tracer))
-    audit.ended(PRINCIPAL, name, parse_tool_name(name), decision, code, "01HZX0", ARRIVED, Origin(Via.MCP, parent))
+    record = CallRecord(PRINCIPAL, Origin(Via.MCP, parent), ARRIVED, correlation_id="01HZX0", decision=decision)
+    target = parse_tool_name(name)
+    if isinstance(target, ToolName):
+        record.tool, record.target = name, target
+    if code is not None:
+        record.end(No(code).told("01HZX0"))
+    Audit(lambda: Moment(100.25, 0), CallSpans(tracer)).call(record)
     (span,) = tracer.spans
     return span
 

@@ -16,7 +16,7 @@ import psutil
 import trio
 
 from gateway.identity.tokens import Scope
-from tests.gateway.mcp.site import PATIENCE_S, TENANT, Site, site
+from tests.gateway.mcp.site import PATIENCE_S, TENANT, Site, site, until
 
 ROOT = Path(__file__).parents[4]
 SERVER = [sys.executable, "-m", "tests.gateway.calls.upstreams.server"]
@@ -77,7 +77,7 @@ class Front:
 
     async def spent_micros(self) -> int:
         ledger = await self.site.gateway.devices.ledgers.of(TENANT, "agent_6f0c0d9a-1b2c-4d3e-8f90-a1b2c3d4e5f6")
-        assert ledger.is_at_rest
+        await until(lambda: ledger.is_at_rest)  # charges and releases are not waited for
         return ledger.state.used_micros
 
 

@@ -1,94 +1,21 @@
 """Governance around a call, in its order, as each door says it; and what is charged."""
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
-from typing import Any
-
 import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.ledger.ledgers import Ledgers
-from actors.log.memory_store import MemoryStore
-from actors.node.fleet import Fleet
 from actors.node.moment import Moment
-from actors.stream.streams import Streams
-from actors.supervision.supervisor import Supervisor
-from gateway.calls.tool_calls import ToolCalls
-from gateway.governance.denials import Denial
-from gateway.governance.governor import Governor, Reservation
-from gateway.governance.policy.policy import DEFAULT, Policy
-from gateway.governance.policy.text import PolicyFlaw, parse
+from gateway.calls.admission import Admitted, Reservation
+from gateway.governance.policy.policy import Policy
 from gateway.mcp.errors import RpcError
-from gateway.mcp.methods import Methods
-from gateway.mcp.settings import McpSettings
-from gateway.mcp.watch import Watches
-from tests.actors.node.harness import Gateway, ScriptedNode, now, until
-from tests.gateway.api.client import AGENT, Client, Response, new_id, token
+from tests.actors.node.harness import ScriptedNode, now, until
+from tests.gateway.api.client import AGENT, token
 from tests.gateway.api.test_app import ECHO, SNAPSHOT, SUBSCRIBE, live_node, refused
+from tests.gateway.calls.site import Anything, Site
 from tests.gateway.mcp.test_methods import principal
 from tests.schemas.examples import NODE_ID
 
 PRICE = 15_000
-
-
-@dataclass
-class Site:
-    fleet: Fleet
-    ledgers: Ledgers
-    client: Client
-    methods: Methods
-    governor: Governor
-    watches: Watches
-    policy: Policy = DEFAULT
-
-    def rule(self, text: str) -> None:
-        policy = parse(f'[[agents]]\nagent = "*"\n{text}')
-        assert not isinstance(policy, PolicyFlaw), policy
-        self.policy = policy
-
-    async def spent(self) -> int:
-        ledger = await self.ledgers.of("acme", AGENT)
-        assert ledger.holds == {}, "nothing is held for good"
-        return ledger.state.used_micros
-
-    async def http(self, tool: str = ECHO, **arguments: Any) -> Response:
-        return await self.client.call(tool, arguments, token())
-
-    async def rpc(self, tool: str = ECHO, **arguments: Any) -> RpcError:
-        with pytest.raises(RpcError) as denied:
-            await self.methods.handle(principal(), "tools/call", {"name": tool, "arguments": arguments})
-        assert denied.value.data["suggested_fix"]
-        return denied.value
-
-
-@pytest.fixture
-async def site(nursery: trio.Nursery) -> AsyncIterator[Site]:
-    supervisor = Supervisor()
-    await nursery.start(supervisor.run)
-    services = Gateway().services
-    ledgers = Ledgers(services.store)
-    fleet = Fleet(supervisor, replace(services, ledgers=ledgers))
-    governor = Governor(lambda: one.policy, ledgers, now)
-    streams = Streams(supervisor, fleet)
-    streams.start()
-    calls = ToolCalls(fleet.services.directory, fleet, new_id, now, governor)
-    watches = Watches(fleet.services.directory, fleet, McpSettings(), now, new_id, governor)
-    one = Site(
-        fleet,
-        ledgers,
-        Client(fleet, streams, calls=calls),
-        Methods(fleet.services.directory, calls, now),
-        governor,
-        watches,
-    )
-    yield one
-    supervisor.request_stop()
-
-
-@pytest.fixture
-async def node(site: Site, nursery: trio.Nursery) -> ScriptedNode:
-    return await live_node(site.fleet, nursery)
 
 
 # ---- each refusal, at both doors -------------------------------------------------------------------------------------
@@ -156,16 +83,15 @@ async def test_national_ids_are_looked_for_as_soon_as_the_policy_names_them(
     assert (await site.http(message="111222333")).status == 200
 
 
-async def test_time_that_the_caller_knows_counts_unless_the_ledger_had_to_be_read() -> None:
-    governor = Governor(lambda: DEFAULT, Ledgers(MemoryStore()), lambda: Moment(50.0, 50_000))
-    rules, told = governor.authorize(principal(), ECHO), Moment(1.0, 1000)
-    assert not isinstance(rules, Denial)
-    assert governor.ledger_in_memory(principal()) is None
-    admitted = [await governor.admit(principal(), rules, ECHO, {}, bool)]
-    ledger = governor.ledger_in_memory(principal())
-    assert ledger is not None
-    admitted.append(governor.admit_with(ledger, rules, ECHO, {}, bool, told))
-    assert [one.now_ms for one in admitted if not isinstance(one, Denial)] == [50_000, 1000]
+async def test_time_that_the_caller_knows_counts_unless_the_ledger_had_to_be_read(site: Site) -> None:
+    admission, told = site.calls.admission, Moment(1.0, 1000)
+    assert admission.admit_now(principal(), Anything(), {}, told) is None
+    admitted = await admission.admit(principal(), Anything, {})
+    assert isinstance(admitted, Admitted)
+    assert admitted.now_ms == now().wall_ms
+    admitted_now = admission.admit_now(principal(), Anything(), {}, told)
+    assert isinstance(admitted_now, Admitted)
+    assert admitted_now.now_ms == 1000
 
 
 async def test_agent_that_calls_too_often_is_told_when_to_come_back(
@@ -238,7 +164,7 @@ async def test_failed_call_is_charged_and_one_that_never_became_a_command_is_not
     node = await live_node(site.fleet, nursery, answers=False)
     assert refused(await site.http(message="hi")) == (504, "E_DEADLINE_EXCEEDED")
     node.fail((await node.commands(1))[0], "E_INTERNAL", begun=True)
-    await until(lambda: not site.ledgers.has_open_reservations)
+    await until(lambda: (account := site.ledgers.account("acme", AGENT)) is not None and account.is_at_rest)
     assert await site.spent() == PRICE
     node.connection.hang_up()
     await until(lambda: len(site.fleet.nodes) == 0)
@@ -263,12 +189,16 @@ async def test_a_thousand_at_once_against_a_budget_for_a_hundred_charge_a_hundre
     site.rule('tools = ["**"]\nbudget = 1.5')
     served = []
 
+    admission = site.calls.admission
+
     async def call(number: int) -> None:
-        reserved = await site.governor.reserve(principal(), "local.tool", f"call-{number}")
-        if isinstance(reserved, Reservation):
-            await trio.sleep(0.01)
-            await reserved.charge()
-            served.append(number)
+        admitted = await admission.admit(principal(), Anything, {})
+        if isinstance(admitted, Admitted):
+            async with admission.reserve(admitted, f"call-{number}") as reserved:
+                if isinstance(reserved, Reservation):
+                    await trio.sleep(0.01)
+                    reserved.reached = True
+                    served.append(number)
 
     async with trio.open_nursery() as many:
         for number in range(1000):
@@ -297,8 +227,9 @@ async def test_many_calls_of_a_device_at_once_stop_at_the_budget(
 
 
 async def test_subscription_is_charged_once_as_it_begins(
-    autojump_clock: MockClock, site: Site, node: ScriptedNode
+    autojump_clock: MockClock, site: Site, nursery: trio.Nursery
 ) -> None:
+    await live_node(site.fleet, nursery, answers=False)
     watch = site.watches.open(principal(), frozenset())
     assert watch is not None
     for _ in range(2):

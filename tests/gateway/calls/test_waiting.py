@@ -1,0 +1,286 @@
+"""Whatever waits is checked again before it acts, and owes nothing when it is cancelled."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors.ledger.ledgers import Agent
+from gateway.calls.upstreams.actor import Trouble, Upstream
+from gateway.calls.upstreams.calls import UpstreamCalls
+from gateway.calls.upstreams.reach import Reach
+from gateway.calls.upstreams.settings import UpstreamSettings
+from gateway.calls.upstreams.tool_rules import UpstreamTool, listed
+from gateway.calls.upstreams.upstreams import Upstreams, UpstreamTarget
+from gateway.governance.policy.upstream_rules import UpstreamRules
+from gateway.identity.tokens import Principal, Scope, TokenClass
+from gateway.mcp.errors import RpcError
+from schemas.frames import Cmd
+from tests.actors.node.harness import ScriptedNode, until
+from tests.gateway.api.client import AGENT, token
+from tests.gateway.api.test_app import ECHO, SUBSCRIBE, live_node
+from tests.gateway.calls.site import Site, running_site
+from tests.schemas.examples import NODE_ID
+
+TOKEN_ID = "01HZXC0000000000000000J0AA"
+PRICE = 15_000
+AGENT_OF = Principal(
+    AGENT, "acme", TokenClass.AGENT_RUNTIME, frozenset({Scope.READ_ONLY, Scope.REVERSIBLE}), TOKEN_ID, 0, 2**50
+)
+RULES = UpstreamRules("up", frozenset({"acme"}), ("x",))
+
+
+class FakeUpstream(Upstream):
+    """Is up, has one tool, and answers after a second."""
+
+    def __init__(self) -> None:
+        tool = listed(RULES, {"name": "tool", "inputSchema": {"type": "object"}}, UpstreamSettings())
+        assert tool is not None
+        self.rules, self.tools = RULES, {tool.name: tool}
+        self.calls = 0
+        self.answer: dict[str, Any] | Trouble = {"content": [{"type": "text", "text": "done"}]}
+
+    is_up = True
+    has_room = True
+
+    def betrays(self, json: bytes) -> bool:
+        del json
+        return False
+
+    async def call(self, tool: UpstreamTool, arguments: Any, reach: Reach) -> dict[str, Any] | Trouble:
+        del tool, arguments
+        self.calls += 1
+        reach.sent = not isinstance(self.answer, Trouble)
+        await trio.sleep(1)
+        return self.answer
+
+
+class FakeUpstreams(Upstreams):
+    def __init__(self, upstream: FakeUpstream) -> None:
+        self.upstream = upstream
+
+    def find(self, name: str) -> UpstreamTarget | None:
+        return UpstreamTarget(RULES, "tool", self.upstream) if name == "up.tool" else None
+
+
+@dataclass
+class Place:
+    site: Site
+    node: ScriptedNode
+    upstream: FakeUpstream
+
+    # Each ends with True when it was let through.
+
+    async def call(self) -> bool:
+        return (await self.site.client.call(ECHO, {"message": "x"}, token(jti=TOKEN_ID))).status == 200
+
+    async def stream(self) -> bool:
+        body = b'{"tool": "%b", "arguments": {}}' % SUBSCRIBE.encode()
+        headers = {"authorization": f"Bearer {token(jti=TOKEN_ID)}", "accept": "text/event-stream"}
+        opened = await self.site.client.request("POST", "/mcp/tools/call", body, headers, hangs_up_after_s=20)
+        assert opened is not None
+        assert opened.status in (200, 401)
+        return opened.status == 200
+
+    async def subscription(self) -> bool:
+        watch = self.site.watches.open(AGENT_OF, frozenset())
+        assert watch is not None
+        try:
+            await self.site.watches.subscribe(watch, f"metrics://{NODE_ID}")
+        except RpcError:
+            return False
+        finally:
+            watch.close()
+        return True
+
+    async def upstream_call(self) -> bool:
+        answer = await self.site.client.call("up.tool", {}, token(jti=TOKEN_ID, scopes=list(AGENT_OF.scopes or ())))
+        assert answer.status in (200, 401)
+        return answer.status == 200
+
+    @property
+    def happened(self) -> bool:
+        """Whether anything reached the node or the upstream."""
+        return bool(self.upstream.calls) or any(isinstance(frame, Cmd) for frame in self.node.connection.sent)
+
+    def revoke(self) -> None:
+        self.site.client.verifier.revoke(TOKEN_ID)
+
+
+@pytest.fixture
+async def place(nursery: trio.Nursery) -> AsyncIterator[Place]:
+    upstream = FakeUpstream()
+    async with running_site(nursery, UpstreamCalls(FakeUpstreams(upstream), UpstreamSettings())) as site:
+        yield Place(site, await live_node(site.fleet, nursery, answers=False), upstream)
+
+
+RESERVED = [Place.stream, Place.subscription, Place.upstream_call]  # they have no command of their own
+EVERYTHING = [Place.call, *RESERVED]
+
+
+async def meanwhile(ask: Callable[[], Any], act: Callable[[], object], after_s: float) -> list[bool]:
+    let_through: list[bool] = []
+
+    async def wait() -> None:
+        let_through.append(await ask())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.sleep(after_s)
+        act()
+    return let_through
+
+
+@pytest.mark.parametrize("ask", EVERYTHING)
+async def test_token_revoked_while_the_ledger_is_read_opens_nothing(
+    autojump_clock: MockClock, place: Place, ask: Callable[[Place], Any]
+) -> None:
+    place.site.store.load_s = 1.0
+    assert await meanwhile(partial(ask, place), place.revoke, 0.5) == [False]
+    assert not place.happened
+    assert await place.site.spent() == 0
+
+
+@pytest.mark.parametrize("ask", RESERVED)
+async def test_token_revoked_while_its_reservation_is_awaited_opens_nothing(
+    autojump_clock: MockClock, place: Place, ask: Callable[[Place], Any]
+) -> None:
+    place.site.store.commit_s = 1.0
+    assert await meanwhile(partial(ask, place), place.revoke, 0.5) == [False]
+    assert not place.happened
+    assert await place.site.spent() == 0
+
+
+@pytest.mark.parametrize("ask", RESERVED)
+async def test_token_that_expires_while_it_waits_opens_nothing(
+    autojump_clock: MockClock, place: Place, ask: Callable[[Place], Any]
+) -> None:
+    await place.site.ledgers.of("acme", AGENT)
+    place.site.store.commit_s = 1.0
+    still_good, place.site.calls.admission.still_good = place.site.calls.admission.still_good, lambda _: False
+    assert await ask(place) is False
+    assert not place.happened
+    place.site.calls.admission.still_good = still_good
+    assert await place.site.spent() == 0
+
+
+@pytest.mark.parametrize("ask", RESERVED)
+async def test_waiter_that_is_cancelled_leaves_no_reservation_behind(
+    autojump_clock: MockClock, place: Place, ask: Callable[[Place], Any]
+) -> None:
+    place.site.store.commit_s = 1.0
+    with trio.move_on_after(0.5):
+        await ask(place)
+    await trio.sleep(10)
+    assert await place.site.spent() == 0
+    assert (await place.site.ledgers.of("acme", AGENT)).is_at_rest
+    assert place.site.store.disk.streams[Agent("acme", AGENT).stream].open_items == {}
+    assert not place.happened
+
+
+async def test_caller_that_hangs_up_on_a_call_that_has_left_is_charged(autojump_clock: MockClock, place: Place) -> None:
+    with trio.move_on_after(0.5):
+        await place.upstream_call()
+    assert await place.site.spent() == PRICE
+    assert (await place.site.ledgers.of("acme", AGENT)).is_at_rest
+
+
+@pytest.mark.parametrize("ask", RESERVED)
+async def test_what_crashes_after_its_reservation_costs_nothing(
+    autojump_clock: MockClock, place: Place, ask: Callable[[Place], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class BrokenError(Exception):
+        pass
+
+    async def broken(*_: object) -> Any:
+        await trio.lowlevel.checkpoint()
+        raise BrokenError
+
+    monkeypatch.setattr(place.site.fleet, "attach", broken)
+    monkeypatch.setattr(FakeUpstream, "call", broken)
+    with pytest.raises((BrokenError, ExceptionGroup)):
+        await ask(place)
+    assert await place.site.spent() == 0
+
+
+async def test_upstream_that_was_never_reached_costs_nothing_and_one_that_was_does(
+    autojump_clock: MockClock, place: Place
+) -> None:
+    place.upstream.answer = Trouble.DOWN
+    assert (await place.site.client.call("up.tool", {}, token(scopes=[Scope.REVERSIBLE]))).status == 503
+    assert await place.site.spent() == 0
+    place.upstream.answer = {"content": [], "isError": False}
+    assert await place.upstream_call()
+    assert await place.site.spent() == PRICE
+
+
+# ---- subscriptions --------------------------------------------------------------------------------------------------
+
+
+async def test_subscription_of_a_watch_that_closes_meanwhile_starts_no_cadence(
+    autojump_clock: MockClock, place: Place
+) -> None:
+    place.site.store.commit_s = 1.0
+    watch = place.site.watches.open(AGENT_OF, frozenset())
+    assert watch is not None
+
+    async def ask() -> bool:
+        with pytest.raises(RpcError):
+            await place.site.watches.subscribe(watch, f"metrics://{NODE_ID}")
+        return False
+
+    await meanwhile(ask, watch.close, 0.5)
+    await trio.sleep(30)
+    assert not place.happened
+    assert await place.site.spent() == 0
+
+
+async def test_same_resource_asked_for_twice_at_once_is_paid_for_once(autojump_clock: MockClock, place: Place) -> None:
+    place.site.store.commit_s = 1.0
+    watch = place.site.watches.open(AGENT_OF, frozenset())
+    assert watch is not None
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(place.site.watches.subscribe, watch, f"metrics://{NODE_ID}")
+    await until(lambda: place.happened)
+    assert await place.site.spent() == PRICE
+    assert len(await place.node.commands(1)) == 1
+    watch.close()
+
+
+async def test_subscription_cancelled_as_it_attaches_is_not_heard_later(
+    autojump_clock: MockClock, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attach = place.site.fleet.attach
+
+    async def slow(*there: Any) -> Any:
+        await trio.sleep(1)
+        return await attach(*there)
+
+    monkeypatch.setattr(place.site.fleet, "attach", slow)
+    watch = place.site.watches.open(AGENT_OF, frozenset())
+    assert watch is not None
+    with trio.move_on_after(0.5):
+        await place.site.watches.subscribe(watch, f"metrics://{NODE_ID}")
+    watch.tell(f"metrics://{NODE_ID}")
+    await watch.next()
+    await trio.sleep(5)
+    assert not place.happened
+    assert await place.site.spent() == 0
+    watch.close()
+
+
+async def test_subscription_to_a_node_whose_manifest_has_expired_is_refused(
+    autojump_clock: MockClock, place: Place
+) -> None:
+    await trio.sleep(3601)
+    watch = place.site.watches.open(AGENT_OF, frozenset())
+    assert watch is not None
+    with pytest.raises(RpcError) as refused:
+        await place.site.watches.subscribe(watch, f"metrics://{NODE_ID}")
+    assert refused.value.data["code"] == "E_MANIFEST_INVALID"
+    watch.close()
