@@ -14,12 +14,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from actors.log.store import AppendAnswer, Appended, LogStore, OpenItem, Part, StoreFailedError
+from actors.supervision.crash_report import report
 from schemas.canonical import digest
 from schemas.closes import NodeClose
 from schemas.manifest import Accepted, NodeIdentity
 from schemas.projection import Tool, project
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 HERE = "here"  # the owner of every node where there is one process
 _STREAM = "manifests"
@@ -95,9 +99,15 @@ class LocalDirectory:
     async def load(self) -> None:
         """Once, at start."""
         for item in (await self._store.load(_STREAM)).open_items:
-            record = msgspec.json.decode(item.data, type=_Record)
-            accepted = Accepted(record.manifest, digest(record.manifest), project(record.manifest))
-            self._list(NodeRecord(item.key, record.tenant, accepted))
+            try:
+                record = msgspec.json.decode(item.data, type=_Record)
+                accepted = Accepted(record.manifest, digest(record.manifest), project(record.manifest))
+                accepted.is_expired(accepted.issued_at_ms)
+            except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+                # Of a newer version, or damaged: this node's trouble, until it announces itself again.
+                log.error("manifest_unreadable", node_id=item.key, causes=report(error))
+            else:
+                self._list(NodeRecord(item.key, record.tenant, accepted))
 
     # ---- for readers ------------------------------------------------------------------------------------------------
 

@@ -35,8 +35,9 @@ class Purse(Protocol):
     ) -> Exceeded | bool:
         """Set a price aside durably; follow it by `charge` or `release`. False: the log does not take it now.
 
-        Idempotent by `key`: whoever asks again while it stands gets the same reservation. What becomes durable when
-        nobody waits for it any more is released at once: a cancelled caller owes nothing and leaves nothing behind.
+        Idempotent by `key`: whoever asks again while it stands gets the same reservation; while it is being settled,
+        False. What becomes durable when nobody waits for it any more is released at once: a cancelled caller owes
+        nothing and leaves nothing behind.
         """
 
     def charge(self, tenant: str, sub: str, key: str, now_ms: int) -> None:

@@ -33,7 +33,6 @@ from actors.log.store import (
     Part,
     StoreFailedError,
     Then,
-    answered,
 )
 from actors.node.history import CommandQueued, CommandSent, Settlement
 from actors.node.history import Event as CommandEvent
@@ -84,27 +83,23 @@ class Ledgers:
     async def start(self, open_commands: Iterable[tuple[str, str, Agent]], now_ms: int) -> int:
         """Once: take up the reservations of commands (node, `msg_id`, whose) that are still open, charge all others.
 
-        Those others had been reached, or may have been (the process before this one cannot tell any more), so they are
-        charged. Returns how many. A ledger that cannot be read is left alone.
+        Those others had been reached, or may have been: the process before this one cannot tell any more. Returns how
+        many there are. A ledger that cannot be read is left alone.
         """
         for node_id, msg_id, agent in open_commands:
             if await self.prepare(*agent):
                 ledger, key = self._loaded[agent], command_key(node_id, msg_id)
                 if key in ledger.state.open or msg_id in ledger.state.open:  # the latter in logs of an earlier form
                     self._reserved[key] = ledger
-        charged = 0
+        left_open = 0
         for stream in await self._store.open_streams():
             owner = agent_of(stream)
             if owner is not None and await self.prepare(*owner):
+                ledger = self._loaded[owner]
                 for item in (await self._store.load(stream)).open_items:
-                    charged += await self._charge_now(self._loaded[owner], Charged(now_ms, item.key))
-        return charged
-
-    async def _charge_now(self, ledger: Ledger, event: Charged) -> bool:
-        def submit(then: Then) -> AppendRefused | None:
-            return self._submit(ledger, event, then)
-
-        return isinstance(await answered(submit), Appended)
+                    self._settle(ledger, Charged(now_ms, item.key))
+                    left_open += 1
+        return left_open
 
     # ---- accounts ---------------------------------------------------------------------------------------------------
 
@@ -217,7 +212,7 @@ class Ledgers:
             return False
         ledger = self._loaded[tenant, sub]
         if key in ledger.state.open:
-            return True
+            return not any(event.id == key for event in ledger.in_flight)  # then it is being settled
         reserving = self._reserving.get((ledger.agent, key))
         if reserving is None:
             exceeded = ledger.hold(key, tool, micros, budget, now_ms)

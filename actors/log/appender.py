@@ -6,8 +6,8 @@ come meanwhile. So a hundred calls share a commit, and none wakes a task on its 
 start and after a conflict, takes the worker (`run`), and everything waits for that.
 
 What the items mean, how a batch is decided and what follows from it is the owner's business (`Owner`). An item that is
-offered is answered for exactly once: by `perform`, or by `lose`. The one exception is a batch that becomes durable
-after the worker has ended: it is in the log, and whoever reads the stream next will see to it.
+offered is answered for exactly once: by `perform`, by `lose`, or by `perform_late` when it becomes durable after the
+worker has ended.
 """
 
 from collections import deque
@@ -53,6 +53,9 @@ class Owner(Protocol[I, D]):
 
     def perform(self, draft: D) -> Sequence[I]:
         """It is durable. Returns what follows from it, which is dealt with before all that waits."""
+
+    def perform_late(self, draft: D) -> None:
+        """It is durable, and the worker is gone: tell who waits. The rest is left to the stream's next reader."""
 
     def lose(self, batch: Sequence[I], why: Lost) -> None: ...
 
@@ -139,6 +142,9 @@ class Appender(Generic[I, D]):
         self._is_stale = False
         batch, now_ms = self._in_hand, self._now_ms()
         if not self._owner.load(loaded):
+            self._is_open = False
+            batch = [*batch, *self._waiting]
+            self._waiting.clear()
             self._let_go(batch, Lost.SUPERSEDED)
         elif batch:
             self._take(batch, now_ms)
@@ -175,7 +181,7 @@ class Appender(Generic[I, D]):
         try:
             match answer:
                 case Appended() if self._is_over:
-                    pass
+                    self._owner.perform_late(draft)
                 case Appended():
                     self._perform(draft)
                 case Conflict() if not self._is_over:

@@ -77,10 +77,11 @@ class NodeActor:
         self._connection = connection
         self._services = services
         settings, node_id, now = services.settings, proved.identity.node_id, services.now()
-        self._mint = services.mint_of(node_id)
-        self._calls = services.calls.of(node_id)
+        kept = services.kept_of(node_id)
+        self._mint = kept.mint
+        self._calls = services.calls.of(proved.identity)
         self._state = NodeState()
-        self._session = Session(self._mint, settings, now, proved.token_expires_at_ms)
+        self._session = Session(self._mint, settings, now, proved.token_expires_at_ms, kept.manifests)
         self._cadences = Cadences(node_id, settings, self._mint, self._send)
         self._limits = NodeLimits()
         self._appender: Appender[Intent, Batch] = Appender(
@@ -281,7 +282,8 @@ class NodeActor:
         if isinstance(limits, Failed):
             return limits
         settings = self._services.settings
-        if self._services.calls.is_full or len(self._state.open_commands) >= settings.open_commands_max:
+        open_commands = max(len(self._state.open_commands), len(self._calls))  # the latter: some may wait for the log
+        if self._services.calls.is_full or open_commands >= settings.open_commands_max:
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
         over = limits.over_concurrency(now.mono_s) or limits.over_rate(now.mono_s)
         if over is not None:
@@ -302,7 +304,7 @@ class NodeActor:
             if self._appender.withdraw(issue):
                 self._give_back(issue)
             elif not self._appender.offer(Cancel(issue.msg_id), self._services.now().wall_ms):
-                self._calls.abandon(issue.msg_id)  # this session is over: the node's next one will see to it
+                self._calls.abandon(issue.msg_id)  # too late, or one too many: the node's next session will see to it
             raise
         finally:
             self._calls.remove(call)
@@ -360,7 +362,8 @@ class NodeActor:
         self._services.unreadable.is_read(self.identity.node_id)
         if self._state.highest_id is not None:
             self._mint.observe(self._state.highest_id)
-        return self.epoch == 0 or self._state.epoch == self.epoch
+        # One that was closed before it had its epoch must not take it from whoever came after it.
+        return self._state.epoch == self.epoch or (self.epoch == 0 and self.phase is Phase.OPENING)
 
     def decide(self, batch: Sequence[Intent], now_ms: int) -> Batch:
         decided = Batch(self._state, self._state, now_ms)
@@ -376,6 +379,11 @@ class NodeActor:
     def submit(self, draft: Batch, then: Then) -> AppendRefused | None:
         part = part_of(self.identity.node_id, draft.before, draft, draft.now_ms, snapshot=draft.takes_snapshot)
         return submit_with_charges(self._services.store, self._services.ledgers, part, draft.events, draft.now_ms, then)
+
+    def perform_late(self, draft: Batch) -> None:
+        for _, answer in draft.answers:
+            if isinstance(answer, intents.Settled):
+                self._calls.settle(answer.msg_id, outcome_of(answer))
 
     def perform(self, draft: Batch) -> Sequence[Intent]:
         self._state = draft.state

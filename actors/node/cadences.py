@@ -122,7 +122,8 @@ class Cadences:
     def tick(self, now: Moment) -> None:
         for cadence in self._by_msg_id.values():
             cadence.tick(now.mono_s)
-        self._remove_what_is_over()
+        for late in self._remove_what_is_over():  # the node may yet begin it, and nobody listens any more
+            self._send(CmdCancel(msg_id=self._mint.mint(now.wall_ms), in_reply_to=late.msg_id))
 
     def end_all(self) -> None:
         """For good: nothing is sent any more."""
@@ -131,7 +132,9 @@ class Cadences:
         self._remove_what_is_over()
         self._send = _to_nobody  # whoever sent holds us: without that, an ended session is freed at once
 
-    def _remove_what_is_over(self) -> None:
-        for cadence in [cadence for cadence in self._by_msg_id.values() if cadence.stage is Stage.OVER]:
+    def _remove_what_is_over(self) -> list[Cadence]:
+        over = [cadence for cadence in self._by_msg_id.values() if cadence.stage is Stage.OVER]
+        for cadence in over:
             del self._by_msg_id[cadence.msg_id]
             cadence.end()
+        return over

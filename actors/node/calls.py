@@ -19,6 +19,7 @@ import trio
 
 from actors.bus.bus import Failed, Outcome
 from schemas.errors import Code
+from schemas.manifest import NodeIdentity
 
 CALLS_MAX = 10_000  # waiting at once, over all nodes; the next one is E_RATE_LIMITED
 ABANDONED_MAX = 512  # of one node, while it is away; of more, the node is not told that they were cancelled
@@ -61,6 +62,9 @@ class NodeCalls:
         self._waiting: dict[str, PendingCall] = {}
         self._abandoned: dict[str, None] = {}  # a dict for its order
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def __contains__(self, msg_id: object) -> bool:
         return msg_id in self._waiting
 
@@ -101,12 +105,13 @@ class NodeCalls:
 
 class PendingCalls:
     def __init__(self, calls_max: int = CALLS_MAX) -> None:
-        self._by_node: dict[str, NodeCalls] = {}  # of every node that was called: as many as are enrolled
+        self._by_node: dict[NodeIdentity, NodeCalls] = {}  # of every node that was called: as many as are enrolled
         self._count = 0
         self._calls_max = calls_max
         self._numbers = count()
         self._deadlines: list[tuple[float, int, PendingCall]] = []  # a heap; of ended calls too, until they come up
         self._until_first = trio.CancelScope()
+        self._is_hurrying = False
 
     def __len__(self) -> int:
         return self._count
@@ -120,10 +125,11 @@ class PendingCalls:
         """At most twice as many as calls may wait, however many have ended meanwhile."""
         return len(self._deadlines)
 
-    def of(self, node_id: str) -> NodeCalls:
-        calls = self._by_node.get(node_id)
+    def of(self, node: NodeIdentity) -> NodeCalls:
+        """By node and tenant: what one tenant asked of a node never reaches another that has its id now."""
+        calls = self._by_node.get(node)
         if calls is None:
-            calls = self._by_node[node_id] = NodeCalls(self)
+            calls = self._by_node[node] = NodeCalls(self)
         return calls
 
     def keep(self, call: PendingCall) -> None:
@@ -143,13 +149,22 @@ class PendingCalls:
             call.outcome = Failed(Code.DEADLINE_EXCEEDED, call.msg_id)
         call.arguments = {}  # its deadline may be kept for a while
 
+    def hurry(self, s_max: float) -> None:
+        """We stop: nobody waits for longer than this, and `watch` returns when nobody does."""
+        by_s = trio.current_time() + s_max
+        self._deadlines = [(min(due_s, by_s), number, call) for due_s, number, call in self._deadlines]
+        heapify(self._deadlines)
+        self._is_hurrying = True
+        self._until_first.cancel()
+
     async def watch(self) -> None:
         """Tell each caller whose time is up."""
-        while True:
+        while not self._is_hurrying or self._deadlines:
             now_s = trio.current_time()
             while self._deadlines and (self._deadlines[0][0] <= now_s or self._deadlines[0][2].outcome is not None):
                 call = heappop(self._deadlines)[2]
                 call.settle(Failed(Code.DEADLINE_EXCEEDED, call.msg_id))
             first_s = self._deadlines[0][0] if self._deadlines else math.inf
-            with trio.CancelScope(deadline=first_s) as self._until_first:
-                await trio.sleep_forever()
+            if self._deadlines or not self._is_hurrying:
+                with trio.CancelScope(deadline=first_s) as self._until_first:
+                    await trio.sleep_forever()

@@ -9,28 +9,35 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 import trio
 
 from actors.bus.bus import Attachment, Failed, Listener, Outcome, free
+from actors.ledger.ledger import Agent
 from actors.ledger.rules import Exceeded
-from actors.log.store import Appended
+from actors.log.store import Appended, UnreadableError
 from actors.node.actor import NodeActor
 from actors.node.append_with_charges import append_with_charges
 from actors.node.cadences import Cadence
 from actors.node.command_rules import Decision, decide
 from actors.node.history import NodeState
 from actors.node.intents import Settled, Sweep
-from actors.node.node_stream import UNREADABLE, node_of, part_of, restore, stream_of
+from actors.node.node_stream import UNREADABLE, node_of, open_commands_of, part_of, restore, stream_of
 from actors.node.reports import outcome_of
 from actors.node.services import Authenticated, Connection, NodeServices
 from actors.supervision.child import ChildSpec, Handle, Kind
+from actors.supervision.crash_report import report
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
 from schemas.errors import Code
+from schemas.manifest import NodeIdentity
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 SWEEP_EVERY_S = 60.0
+CALLS_S_MAX_AT_STOP = 3.5  # a stop has 4 s for them: who still waits then is told E_DEADLINE_EXCEEDED before
 COMPACT_EVERY_SWEEPS = 60
 RETENTION_MS = 7 * 24 * 3600 * 1000  # settled history older than this is removed from the log
 
@@ -117,17 +124,45 @@ class Fleet:
             if actor.token_id == token_id:
                 actor.close(NodeClose.UNAUTHORIZED)
 
+    async def settle_ledgers(self) -> None:
+        """Once, at start: what the process before left reserved, and for no command that is still open, was spent."""
+        ledgers, open_commands = self.services.ledgers, []
+        if ledgers is None:
+            return
+        for stream in await self.services.store.open_streams():
+            node_id = node_of(stream)
+            if node_id is None:
+                continue
+            try:
+                loaded = await self.services.store.load(stream)
+            except UNREADABLE as error:  # then its commands stay open, and what they reserved stays reserved
+                self.services.unreadable.tell(node_id, error)
+                continue
+            for msg_id, command in open_commands_of(loaded).items():
+                open_commands.append((node_id, msg_id, Agent(command.tenant, command.sub)))
+        charged = await ledgers.start(open_commands, self.services.now().wall_ms)
+        if charged:
+            log.info("ledgers_settled", charged=charged)
+
     def start_sweeper(self) -> None:
         self._keep("sweeper", self._sweep_for_ever)
 
     def keep_deadlines(self) -> None:
         """Start the task that keeps the calls' deadlines, if it is not there yet."""
         if not self._keeps_deadlines:
-            self._keep("call_deadlines", self.services.calls.watch)
+            calls = self.services.calls
+            self._keep("call_deadlines", calls.watch, Stage.STREAMS, lambda: calls.hurry(CALLS_S_MAX_AT_STOP))
             self._keeps_deadlines = True
 
-    def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        self._supervisor.start(ChildSpec(name=name, run=run, kind=Kind.PERMANENT, stage=Stage.CORE))
+    def _keep(
+        self,
+        name: str,
+        run: Callable[[], Awaitable[None]],
+        stage: Stage = Stage.CORE,
+        ask_stop: Callable[[], None] | None = None,
+    ) -> None:
+        spec = ChildSpec(name=name, run=run, kind=Kind.PERMANENT, stage=stage, ask_stop=ask_stop)
+        self._supervisor.start(spec)
 
     async def _sweep_for_ever(self) -> None:
         for sweeps in itertools.count():
@@ -158,7 +193,12 @@ class Fleet:
 
     async def sweep(self) -> None:
         """Settle what has waited too long: by a live node's own actor, for a node that is away directly."""
-        for stream in await self.services.store.open_streams():
+        try:
+            streams = await self.services.store.open_streams()
+        except UnreadableError as error:
+            log.error("sweep_failed", causes=report(error))  # the next one may do better
+            return
+        for stream in streams:
             node_id = node_of(stream)
             if node_id is None:
                 continue
@@ -183,12 +223,15 @@ class Fleet:
         if isinstance(answer, Appended):
             for settled in decision.answers:
                 if isinstance(settled, Settled):
-                    self.services.calls.of(node_id).settle(settled.msg_id, outcome_of(settled))
+                    node = NodeIdentity(node_id, state.open_commands[settled.msg_id].tenant)
+                    self.services.calls.of(node).settle(settled.msg_id, outcome_of(settled))
 
     async def _read(self, node_id: str) -> NodeState | None:
         """None when its history cannot be read: that is this node's trouble, its sessions end with 1011."""
         try:
-            return restore(await self.services.store.load(stream_of(node_id)))
+            state = restore(await self.services.store.load(stream_of(node_id)))
         except UNREADABLE as error:
             self.services.unreadable.tell(node_id, error)
             return None
+        self.services.unreadable.is_read(node_id)
+        return state

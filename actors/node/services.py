@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from actors.bucket_rules import TokenBucket
 from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
@@ -44,6 +45,14 @@ class Receiver(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """What is kept of a node from one session to the next, in memory."""
+
+    mint: Mint  # ids never go back, whatever our clock does
+    manifests: TokenBucket  # to be judged: who reconnects has no more of them
+
+
+@dataclass(frozen=True, slots=True)
 class NodeServices:
     """What every node's actor shares."""
 
@@ -57,11 +66,15 @@ class NodeServices:
     count: Callable[[Drop], None]
     ledgers: Ledgers | None = None  # None: nothing is charged
     unreadable: Unreadable = field(default_factory=Unreadable)
-    mints: dict[str, Mint] = field(default_factory=dict)
-    """By node, across its sessions: ids never go back, whatever our clock does."""
+    kept: dict[str, Kept] = field(default_factory=dict)  # by node; as many as are enrolled
 
-    def mint_of(self, node_id: str) -> Mint:
-        return self.mints.setdefault(node_id, Mint(self.entropy))
+    def kept_of(self, node_id: str) -> Kept:
+        kept = self.kept.get(node_id)
+        if kept is None:
+            rate_per_s, burst = 1 / self.settings.manifest_every_s, self.settings.manifests_burst
+            bucket = TokenBucket.full(rate_per_s, burst, self.now().mono_s)
+            kept = self.kept[node_id] = Kept(Mint(self.entropy), bucket)
+        return kept
 
 
 @dataclass(frozen=True, slots=True)

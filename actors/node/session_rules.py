@@ -20,6 +20,7 @@ manifest is worth (`schemas.manifest`), what a `resume` or an ack does to comman
 writes to the socket are not known here; what it means when the log does not take something is (`lost`, `illegal`).
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -29,7 +30,7 @@ from actors.bucket_rules import TokenBucket
 from actors.bus.bus import Failed, Outcome
 from actors.log.appender import Lost
 from actors.node.history import Reason
-from actors.node.intents import Cancel, Intent, Issue, OpenSession, Resumed, TakeAck, TakeResume
+from actors.node.intents import Cancel, Intent, Issue, OpenSession, ReportUnwritten, Resumed, TakeAck, TakeResume
 from actors.node.moment import Moment
 from actors.node.reports import Drop
 from actors.node.settings import NodeSettings
@@ -193,6 +194,7 @@ _LOST: Mapping[tuple[type[Intent], Lost], Callable[[Any], Effects]] = {
     (Issue, Lost.REFUSED): _not_issued(Code.INTERNAL),
     (Issue, Lost.SUPERSEDED): _not_issued(Code.NODE_OFFLINE),
     (Issue, Lost.ENDED): _not_issued(Code.NODE_OFFLINE),
+    (ReportUnwritten, Lost.REFUSED): _close(NodeClose.INTERNAL),  # the node knows nothing of it: it has to resume
     (Cancel, Lost.REFUSED): _abandon,
     (Cancel, Lost.SUPERSEDED): _abandon,
     (Cancel, Lost.ENDED): _abandon,
@@ -218,7 +220,10 @@ def illegal(intent: Intent, reason: Reason) -> Effects:
 
 
 class Session:
-    def __init__(self, mint: Mint, settings: NodeSettings, now: Moment, token_expires_at_ms: int) -> None:
+    def __init__(
+        self, mint: Mint, settings: NodeSettings, now: Moment, token_expires_at_ms: int, manifests: TokenBucket
+    ) -> None:
+        """`manifests` is the node's, across its sessions."""
         self.phase = Phase.OPENING
         self.accepted: Accepted | None = None
         self.told_ms: int | None = None
@@ -229,7 +234,7 @@ class Session:
         self._resume_by_s: float | None = None
         self._token_expires_s = now.mono_s + (token_expires_at_ms - now.wall_ms) / 1000
         self._refused_in_a_row = 0
-        self._manifests = TokenBucket.full(1 / settings.manifest_every_s, settings.manifests_burst, now.mono_s)
+        self._manifests = manifests
         self._keeping_since_s: float | None = None  # a manifest
         self._resume_frames: list[Resume] = []
         self._flood = _Flood(settings)
@@ -386,7 +391,7 @@ class Session:
 
     def next_deadline_s(self) -> float:
         """When `tick` has something to say if nothing happens until then."""
-        deadlines = [self._heard_s + self._settings.silence_s_max, self._token_expires_s]
+        deadlines = [self._silent_by_s(), self._token_expires_s]
         if self._resume_by_s is not None and self._keeping_since_s is None:
             deadlines.append(self._resume_by_s)
         return min(deadlines)
@@ -394,11 +399,15 @@ class Session:
     def tick(self, now: Moment) -> Effects:
         if now.mono_s >= self._token_expires_s:
             return self.close(NodeClose.UNAUTHORIZED)
-        if now.mono_s >= self._heard_s + self._settings.silence_s_max:
+        if now.mono_s >= self._silent_by_s():
             return self.close(NodeClose.TIMEOUT)
         if self._resume_by_s is not None and self._keeping_since_s is None and now.mono_s >= self._resume_by_s:
             return self.close(NodeClose.TIMEOUT)
         return ()
+
+    def _silent_by_s(self) -> float:
+        """Until `auth_ok` the node may say nothing: the time is ours."""
+        return math.inf if self.phase is Phase.OPENING else self._heard_s + self._settings.silence_s_max
 
 
 class _Flood:

@@ -21,7 +21,7 @@ from ulid import ULID
 
 from actors.bus.directory import Directory, NodeRecord
 from actors.ledger.ledgers import Ledgers
-from actors.log.store import LogStore
+from actors.log.store import LogStore, UnreadableError
 from actors.node.moment import Moment
 from actors.node.node_stream import stream_of
 from gateway.api.pages import NODE_ID, PAGE_NODES_WITH_TOOLS_MAX, answer_with_nodes
@@ -186,8 +186,16 @@ class Admin:
         return _Done({"token": token, "jti": jti}, {**target, "jti": jti})
 
     def _revoke(self, request: _Revoke) -> _Done | _Declined:
-        self._folder.revoke(request.jti)
-        self._end_what_it_opened(request.jti)
+        try:
+            self._folder.revoke(request.jti)
+        except OSError:
+            return _Declined(
+                "not_durable",
+                "The token is refused from now on, but that could not be written: it holds until the gateway restarts.",
+                "Make room in the data folder, then revoke it again.",
+            )
+        finally:
+            self._end_what_it_opened(request.jti)
         return _Done({"revoked": request.jti}, {"jti": request.jti})
 
     # ---- looks ------------------------------------------------------------------------------------------------------
@@ -212,9 +220,14 @@ class Admin:
         if not (after.isascii() and after.isdigit() and len(after) < 16):
             await exchange.refuse(Code.MANIFEST_INVALID, "after is not a number.", "Leave it out, or give a version.")
             return
-        events = await self._store.read(stream_of(exchange.name), int(after), LOG_EVENTS_MAX)
+        try:
+            recorded = await self._store.read(stream_of(exchange.name), int(after), LOG_EVENTS_MAX)
+            events = [{"version": event.version, **msgspec.json.decode(event.data)} for event in recorded]
+        except (UnreadableError, msgspec.MsgspecError):
+            await exchange.refuse(Code.INTERNAL, "The history of this node cannot be read.", "See the gateway's log.")
+            return
         if await self._operators.admit(exchange) is not None:
-            await exchange.json({"events": [{"version": e.version, **msgspec.json.decode(e.data)} for e in events]})
+            await exchange.json({"events": events})
 
 
 def _shown(record: NodeRecord) -> Mapping[str, Any]:

@@ -17,12 +17,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
     try:
         code: int = arguments.run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # else it was closed before we began, and nobody wants to read
+            sys.stdout.flush()
     except CommandError as error:
         return complain(str(error))
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # the output is a full disk, or closed; what goes wrong elsewhere has its own words
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return complain(f"cannot write the output: {error.strerror}")
     except KeyboardInterrupt:
         return 130
     return code

@@ -24,7 +24,7 @@ import trio
 from ulid import ULID
 
 from actors.log.sqlite_store import SqliteStore
-from actors.log.store import StoreFailedError
+from actors.log.store import StoreFailedError, UnreadableError
 from gateway.commands.parsing import CommandError
 from gateway.identity.tokens import AGENT_ID, TokenClass
 from gateway.main.data_folder import (
@@ -278,5 +278,5 @@ def read_log(folder: DataFolder, read: Callable[[SqliteStore], Awaitable[T]], no
         return nothing
     try:
         return trio.run(run)
-    except (sqlite3.Error, StoreFailedError) as error:
+    except (sqlite3.Error, StoreFailedError, UnreadableError) as error:
         raise CommandError(f"cannot read {folder.log_path}: {error}") from error

@@ -5,13 +5,10 @@ import ssl
 from collections import Counter
 from dataclasses import dataclass, field
 
-import structlog
-
 from actors.bus.directory import LocalDirectory
-from actors.ledger.ledgers import Agent, Ledgers, LedgerStore
+from actors.ledger.ledgers import Ledgers, LedgerStore
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
-from actors.node.node_stream import node_of, open_commands_of
 from actors.node.reports import Drop
 from actors.node.services import NodeServices
 from actors.node.settings import NodeSettings
@@ -25,8 +22,6 @@ from gateway.main.clock import now_of_this_run
 from gateway.net.addresses import Network
 from gateway.net.pump import Pump
 from schemas.certificates import KnownCertificates
-
-log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +43,7 @@ class DeviceSide:
         settings: DeviceSettings,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        now = self._now = now_of_this_run()
+        now = now_of_this_run()
         self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
         self.pump = Pump()
         self.ledgers = Ledgers(store)
@@ -93,7 +88,7 @@ class DeviceSide:
             )
         )
         await self.directory.load()
-        await self._settle_ledgers()
+        await self.fleet.settle_ledgers()
         self._supervisor.start(
             ChildSpec(
                 name="pump",
@@ -104,18 +99,6 @@ class DeviceSide:
             )
         )
         self.fleet.start_sweeper()
-
-    async def _settle_ledgers(self) -> None:
-        """What the process before this one left reserved, and for no command that is still open, was spent."""
-        open_commands = []
-        for stream in await self._store.open_streams():
-            node_id = node_of(stream)
-            if node_id is not None:
-                for msg_id, command in open_commands_of(await self._store.load(stream)).items():
-                    open_commands.append((node_id, msg_id, Agent(command.tenant, command.sub)))
-        charged = await self.ledgers.start(open_commands, self._now().wall_ms)
-        if charged:
-            log.info("ledgers_settled", charged=charged)
 
     async def listen(self, host: str, port: int) -> int:
         return await self.listener.listen(host, port)

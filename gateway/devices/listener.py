@@ -179,12 +179,13 @@ class DeviceListener:
         adopted = False
         try:
             protocol = NodeProtocol()
+            early: bytes | None = None
             with trio.move_on_after(self._settings.handshake_s_max):
                 if self._tls is not None:
                     stream = trio.SSLStream(raw, self._tls, server_side=True, https_compatible=True)
                     await stream.do_handshake()
                 early = await self._upgrade(stream, protocol, stranger)
-            if protocol.state is OPEN:
+            if protocol.state is OPEN and early is not None:  # else its time was up as it was being told
                 adopted = await self._admit(stream, protocol, early)
         except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, ConnectionError):
             pass

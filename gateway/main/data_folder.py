@@ -10,6 +10,7 @@ The first start of a gateway makes it all, ca.crt last; nobody else makes anythi
 are never readable by others, not even while they are being written.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -147,6 +148,8 @@ class DataFolder:
 
     def enroll(self, node_id: str, tenant: str, jti: str, now_ms: int) -> DeviceIdentity:
         """Give a node its key, its certificate and, if tokens are made here, its token; we remember the certificate."""
+        if self.certificates.tenants_of(node_id) - {tenant}:
+            raise ValueError("this node id belongs to another tenant: leave it out for a new one, or choose another")
         key = Ed25519PrivateKey.generate()
         leaf = self._ca.issue(node_id, tenant, key.public_key(), now_ms)
         token = ""
@@ -176,14 +179,16 @@ class DataFolder:
         )
 
     def revoke(self, jti: str) -> None:
-        """Durable before it counts."""
+        """It counts at once. Raises OSError when it cannot be made durable, and holds until the next start alone."""
+        self.verifier.revoke(jti)
         fd = os.open(self.path / "revoked", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(fd, jti.encode() + b"\n")
+            line = b"\n%b\n" % jti.encode()  # on a line of its own, whatever a full disk left of the one before
+            if os.write(fd, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(fd)
         finally:
             os.close(fd)
-        self.verifier.revoke(jti)
 
 
 def _make(path: Path, now_ms: int) -> None:

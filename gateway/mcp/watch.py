@@ -235,6 +235,8 @@ class Watch:
         tool = tool_for(self._directory, feed.node_id, "subscribe")
         if feed.attachment is not None or record is None or tool is None or not record.live:
             return None  # it is heard already, or away: the directory tells when it is back
+        if record.tenant != self.principal.tenant:
+            return None  # it was enrolled elsewhere since
         attached = await self._bus.attach(feed.node_id, tool.name, self._settings.telemetry_interval_ms, feed)
         if isinstance(attached, Failed):
             return attached

@@ -61,7 +61,7 @@ class _EndlessListError(Exception):
 
 
 @dataclass(slots=True)
-class _Session:
+class _Connection:
     client: Client
     calls: set[trio.CancelScope] = field(default_factory=set)
     is_over: bool = False
@@ -83,7 +83,7 @@ class Upstream:
         self._changed = changed
         self._chance = chance
         self._life = UpstreamLife(settings)
-        self._session: _Session | None = None
+        self._connection: _Connection | None = None
         self._secrets: frozenset[bytes] = frozenset()  # as they look in JSON
         self._told: Sequence[Mapping[str, Any]] = ()
         self._look = trio.Event()
@@ -94,11 +94,11 @@ class Upstream:
 
     @property
     def is_up(self) -> bool:
-        return self._session is not None
+        return self._connection is not None
 
     @property
     def has_room(self) -> bool:
-        return self._session is None or len(self._session.calls) < self._settings.calls_max
+        return self._connection is None or len(self._connection.calls) < self._settings.calls_max
 
     def betrays(self, json: bytes) -> bool:
         """Whether it holds a credential that we gave to this upstream."""
@@ -121,20 +121,20 @@ class Upstream:
 
     async def call(self, tool: UpstreamTool, arguments: Mapping[str, Any], reach: Reach) -> dict[str, Any] | Trouble:
         """The result as MCP has it, or why there is none. `reach` is told when the call has left."""
-        session = self._session
-        if session is None or not self.has_room:
-            return Trouble.DOWN if session is None else Trouble.BUSY
+        connection = self._connection
+        if connection is None or not self.has_room:
+            return Trouble.DOWN if connection is None else Trouble.BUSY
         answer: dict[str, Any] | Trouble = Trouble.SLOW
         mark = REACH.set(reach)
         try:
             with trio.move_on_after(self.rules.call_timeout_s) as scope:
-                session.calls.add(scope)
-                answer = await _call(session.client, tool.own_name, arguments)
+                connection.calls.add(scope)
+                answer = await _call(connection.client, tool.own_name, arguments)
         finally:
             REACH.reset(mark)
-            session.calls.discard(scope)
+            connection.calls.discard(scope)
         if isinstance(answer, Trouble):
-            if session.is_over or answer is Trouble.LOST:
+            if connection.is_over or answer is Trouble.LOST:
                 answer = Trouble.LOST if reach.sent else Trouble.DOWN
             self._look.set()  # is it still there, and is the tool?
         return answer
@@ -193,17 +193,17 @@ class Upstream:
         return values
 
     def _arrive(self, client: Client) -> None:
-        self._session = _Session(client)
+        self._connection = _Connection(client)
         self._life.came_up(trio.current_time())
         log.info("upstream_up", upstream=self.rules.name, tools=len(self.tools))
         self._changed()
 
     def _leave(self) -> None:
-        session, self._session = self._session, None
+        connection, self._connection = self._connection, None
         self.tools, self._told = {}, ()
-        if session is not None:
-            session.is_over = True
-            for scope in session.calls:
+        if connection is not None:
+            connection.is_over = True
+            for scope in connection.calls:
                 scope.cancel()
             self._changed()
 

@@ -1,13 +1,14 @@
 """Who is where, in order, and who is told; and manifests that outlast the process."""
 
 import pytest
+import structlog
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.bus.directory import LocalDirectory, NodeRecord
 from actors.log.memory_store import MemoryDisk, MemoryStore
-from actors.log.store import Appended, AppendRefused, RefusalReason, answered
+from actors.log.store import Appended, AppendRefused, OpenItem, Part, RefusalReason, answered
 from schemas.canonical import digest
 from schemas.closes import NodeClose
 from schemas.manifest import Accepted, NodeIdentity
@@ -159,3 +160,19 @@ def test_live_ids_are_those_that_came_and_did_not_go(steps: list[tuple[str, bool
         assert list(directory.live_ids("acme")) == sorted(alive)
 
     trio.run(main)
+
+
+async def test_manifest_that_this_version_cannot_read_is_that_nodes_trouble() -> None:
+    store = MemoryStore()
+    newer = b'{"tenant":"acme","manifest":{"capabilities":[{"kind":"sys.new"}]}}'
+    items = [OpenItem("a", newer), OpenItem("b", b"not json")]
+    await store.append(Part("manifests", 0, 1, opened=tuple(items)))
+    await live(LocalDirectory(store), "c")
+    directory = LocalDirectory(store)
+    with structlog.testing.capture_logs() as lines:
+        await directory.load()
+    assert list(directory.ids()) == ["c"]
+    assert [(line["event"], line["node_id"]) for line in lines] == [
+        ("manifest_unreadable", "a"),
+        ("manifest_unreadable", "b"),
+    ]

@@ -74,6 +74,7 @@ async def test_tenant_with_a_slash_has_one_ledger_and_is_charged_in_it(disk: Mem
     await Ledgers(MemoryStore(disk)).reserve(*agent, "left open", "tool", 7, BUDGET, 0)
     again = Ledgers(MemoryStore(disk))
     assert await again.start([], 9) == 1
+    await wait_all_tasks_blocked()
     assert (await again.of(*agent)).state.open == {}
 
 
@@ -149,6 +150,16 @@ async def test_reservation_is_the_same_however_often_it_is_asked_for(disk: Memor
         nursery.start_soon(ask)
     await ask()
     assert (answers, ledger.state.used_micros, len(history(disk))) == ([True] * 3, 60, 1)
+
+
+async def test_reservation_that_is_being_settled_is_not_given_again(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    assert await ledgers.reserve(*AGENT, "a", "tool", 30, BUDGET, 0) is True
+    ledgers.release(*AGENT, "a", 1)
+    assert await ledgers.reserve(*AGENT, "a", "tool", 30, BUDGET, 2) is False
+    await wait_all_tasks_blocked()
+    assert (ledger.is_at_rest, ledger.state.used_micros) == (True, 0)
+    assert await ledgers.reserve(*AGENT, "a", "tool", 30, BUDGET, 3) is True
 
 
 async def test_settlement_that_the_log_would_not_take_is_written_as_soon_as_it_takes_any(disk: MemoryDisk) -> None:
@@ -267,6 +278,7 @@ async def test_start_charges_what_was_left_over_but_for_commands_that_are_still_
 
     again, ledger = await opened(disk)
     assert await again.start([(NODE, "cmd", AGENT), (NODE, "without a price", AGENT)], 9) == 1
+    await wait_all_tasks_blocked()
     assert (set(ledger.state.open), ledger.state.used_micros) == ({command_key(NODE, "cmd")}, 20)
     assert await again.start([(NODE, "cmd", AGENT)], 9) == 0
     assert again.entries(NODE, [CommandAcked(10, "cmd")], 10) == [(ledger, Charged(10, command_key(NODE, "cmd")))]

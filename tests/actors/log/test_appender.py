@@ -35,6 +35,7 @@ class Recorder:
     is_superseded: bool = False
     version: int = 0
     performed: list[int] = field(default_factory=list)
+    performed_late: list[int] = field(default_factory=list)
     lost: list[tuple[int, Lost]] = field(default_factory=list)
     loads: int = 0
     batches: list[list[int]] = field(default_factory=list)
@@ -61,6 +62,9 @@ class Recorder:
         self.version += len(draft.numbers)
         self.performed += draft.answers
         return [more for number in draft.answers for more in self.follow_ups.pop(number, [])]
+
+    def perform_late(self, draft: Numbers) -> None:
+        self.performed_late += draft.answers
 
     def lose(self, batch: Sequence[int], why: Lost) -> None:
         self.lost += [(number, why) for number in batch]
@@ -161,9 +165,10 @@ async def test_conflict_with_somebody_newer_loses_the_batch(
     await site.settle()
     await MemoryStore(site.disk).append(Part(STREAM, 0, 7, (b"77",)))
     site.owner.is_superseded = True
-    site.offer(1)
+    site.offer(1, 2)
     await site.settle()
-    assert site.owner.lost == [(1, Lost.SUPERSEDED)]
+    assert site.owner.lost == [(1, Lost.SUPERSEDED), (2, Lost.SUPERSEDED)]
+    assert site.offer(3) == [False]
     assert written(site.disk) == [77]
 
 
@@ -233,7 +238,7 @@ async def test_batch_that_is_with_the_log_when_the_worker_ends_is_not_lost(
         nursery.cancel_scope.cancel()
     await site.settle()
     assert written(site.disk) == [1]
-    assert (site.owner.performed, site.owner.lost) == ([], [])
+    assert (site.owner.performed, site.owner.performed_late, site.owner.lost) == ([], [1], [])
 
 
 async def test_fault_of_the_owner_ends_the_worker_and_not_whoever_offered(

@@ -1,18 +1,20 @@
 """What becomes of a node's intents when something goes wrong under way."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
-from actors.bus.bus import Failed
+from actors.bus.bus import Failed, Succeeded
 from actors.log.store import LogLimits, StoreFailedError
+from actors.node.settings import NodeSettings
 from actors.supervision.crash_report import first_leaf
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.frames import Cmd
+from schemas.frames import AuthOk, Cmd
 from tests.actors.node.calling import Caller, live
 from tests.actors.node.harness import Gateway, ScriptedNode
 from tests.schemas.examples import ECHO_CAPABILITY, NODE_ID
@@ -97,3 +99,67 @@ async def test_a_node_that_hangs_up_still_has_what_it_said_recorded(
     node.actor.close(NodeClose.NORMAL)
     outcome = await caller.answer()
     assert not isinstance(outcome, Failed)
+
+
+async def test_ack_that_becomes_durable_after_its_actor_has_ended_reaches_its_caller(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    commit = trio.Event()
+    with trio.CancelScope() as actor:
+        async with trio.open_nursery() as nursery:
+            node = await live(gateway, nursery)
+            caller = Caller(node, nursery_of_actors)
+            cmd = await node.connection.next(Cmd)
+            gateway.store._before_commit = commit.wait  # noqa: SLF001
+            node.ack(cmd)
+            await trio.testing.wait_all_tasks_blocked()
+            actor.cancel()
+    commit.set()
+    assert isinstance(await caller.answer(), Succeeded)
+    assert not gateway.store.disk.streams[f"node/{NODE_ID}"].open_items
+
+
+async def test_unwritten_command_that_the_log_cannot_settle_ends_the_session_so_that_the_node_resumes(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    commit = trio.Event()
+    gateway.store._before_commit = commit.wait  # noqa: SLF001
+    caller = Caller(node, nursery_of_actors)
+    await trio.testing.wait_all_tasks_blocked()
+    caller.scope.cancel()  # its arguments go, and the append cannot be taken back
+    await trio.testing.wait_all_tasks_blocked()
+
+    async def fill_up() -> None:
+        gateway.store.disk.is_full = True
+        await trio.lowlevel.checkpoint()
+
+    gateway.store._before_answer = fill_up  # noqa: SLF001
+    commit.set()
+    await trio.sleep(1)
+    assert node.connection.closed is NodeClose.INTERNAL
+
+
+async def test_open_commands_are_bounded_while_the_log_is_slow_too(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    gateway = Gateway(settings=NodeSettings(open_commands_max=2))
+    node = await live(gateway, nursery)
+    commit = trio.Event()
+    gateway.store._before_commit = commit.wait  # noqa: SLF001
+    callers = [Caller(node, nursery) for _ in range(4)]  # as many as may run at once
+    await trio.testing.wait_all_tasks_blocked()
+    commit.set()
+    assert len(await node.commands(2)) == 2
+    assert [caller.outcome is None for caller in callers].count(True) == 2
+    nursery.cancel_scope.cancel()
+
+
+async def test_epoch_that_our_log_takes_a_minute_for_is_no_timeout_of_the_node(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    gateway.store._before_commit = partial(trio.sleep, 61)  # noqa: SLF001
+    node = ScriptedNode.alone(gateway)
+    nursery_of_actors.start_soon(node.actor.run)
+    await node.connection.next(AuthOk)
+    assert node.connection.closed is None

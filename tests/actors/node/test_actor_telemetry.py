@@ -10,7 +10,7 @@ from actors.bus.bus import Failed
 from actors.node.settings import NodeSettings
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.frames import AuthOk, CmdCancel, ResumeOk, Telemetry
+from schemas.frames import AnnounceAck, AuthOk, CmdCancel, ErrorFrame, ResumeOk, Telemetry
 from tests.actors.node.calling import SUBSCRIBE, live
 from tests.actors.node.harness import Gateway, ScriptedNode, until
 from tests.schemas.examples import FRAME, METRICS_CAPABILITY, NODE_ID
@@ -124,3 +124,28 @@ async def test_seventeenth_cadence_is_refused(autojump_clock: MockClock) -> None
             assert isinstance(refused, Failed)
             assert refused.code is Code.RATE_LIMITED
             nursery.cancel_scope.cancel()
+
+
+async def test_cadence_that_is_not_acked_in_time_is_cancelled_on_the_node_which_may_yet_begin_it(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    cadence = node.actor.attach(SUBSCRIBE, 1000, Recorder())
+    assert not isinstance(cadence, Failed)
+    assert (await node.connection.next(CmdCancel)).in_reply_to == cadence.msg_id
+
+
+async def test_node_that_reconnects_has_no_more_manifests_judged_than_its_rate(
+    autojump_clock: MockClock, nursery_of_actors: trio.Nursery
+) -> None:
+    gateway = Gateway(settings=NodeSettings(manifests_burst=2, manifest_every_s=600))
+    for number in range(3):
+        node = ScriptedNode.alone(gateway)
+        nursery_of_actors.start_soon(node.actor.run)
+        await node.connection.next(AuthOk)
+        await trio.sleep(1)  # each is another manifest
+        node.announce()
+        answer = await node.connection.next(AnnounceAck if number < 2 else ErrorFrame)
+        node.connection.hang_up()
+    assert isinstance(answer, ErrorFrame)
+    assert answer.error["code"] == "E_RATE_LIMITED"

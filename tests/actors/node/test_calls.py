@@ -8,8 +8,10 @@ from trio.testing import MockClock
 from actors.bus.bus import Failed, Outcome, Succeeded
 from actors.node.calls import ABANDONED_MAX, PendingCall, PendingCalls
 from schemas.errors import Code
+from schemas.manifest import NodeIdentity
 
-NODE = "01hzx9k3m4p7q8r9s0t1v2w3xy"
+NODE = NodeIdentity("01hzx9k3m4p7q8r9s0t1v2w3xy", "acme")
+OTHER = NodeIdentity("01hzx9k3m4p7q8r9s0t1v2w3xz", "acme")
 
 
 def call(msg_id: str, deadline_s: float) -> PendingCall:
@@ -89,8 +91,8 @@ async def test_calls_of_two_nodes_that_have_the_same_id_are_told_their_own(autoj
     async with trio.open_nursery() as nursery:
         nursery.start_soon(calls.watch)
         calls.of(NODE).add(mine)
-        calls.of("another").add(other)
-        calls.of("another").settle("a", Succeeded("a", {"of": "another"}))
+        calls.of(OTHER).add(other)
+        calls.of(OTHER).settle("a", Succeeded("a", {"of": "another"}))
         assert mine.outcome is None
         assert await mine.wait() == Failed(Code.DEADLINE_EXCEEDED, "a")
         assert trio.current_time() == 5.0

@@ -9,16 +9,22 @@ import trio
 from trio.testing import MockClock
 
 from actors.bus.bus import Failed
-from actors.log.store import Compacted, OpenItem, Part
+from actors.ledger.ledgers import Ledgers
+from actors.log.store import Compacted, Loaded, OpenItem, Part, UnreadableError
 from actors.node.fleet import COMPACT_EVERY_SWEEPS, RETENTION_MS, SWEEP_EVERY_S, Fleet
 from actors.node.moment import Moment
 from actors.node.node_stream import restore
+from actors.node.services import Authenticated
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
-from schemas.frames import AuthOk, Cmd
+from schemas.errors import Code
+from schemas.frames import AnnounceAck, AuthOk, Cmd, ResumeOk
+from schemas.frames import Outcome as Reported
+from schemas.manifest import NodeIdentity
 from tests.actors.node.calling import Caller
-from tests.actors.node.harness import TOKEN_ID, Gateway, ScriptedNode, now, until
-from tests.schemas.examples import NODE_ID
+from tests.actors.node.harness import TOKEN_ID, FakeConnection, Gateway, ScriptedNode, echo_of, now, until
+from tests.schemas.attested import SESSION, leaf
+from tests.schemas.examples import ACK_ID, NODE_ID
 
 ECHO = f"sysecho.{NODE_ID}.echo.invoke"
 STREAM = f"node/{NODE_ID}"
@@ -121,7 +127,7 @@ async def test_abandoned_call_is_forgotten_when_the_sweep_settles_its_command(
     await until(lambda: NODE_ID not in fleet.nodes)
     caller.scope.cancel()
     await trio.sleep(1)
-    calls = fleet.services.calls.of(NODE_ID)
+    calls = fleet.services.calls.of(SESSION)
     assert calls.abandoned == 1
     await trio.sleep(25 * 3600)
     await fleet.sweep()
@@ -191,3 +197,99 @@ async def test_history_of_a_quiet_node_is_cut_too(autojump_clock: MockClock, fle
     assert await store.read(STREAM) == ()
     assert (before.version, after.version) == (2, 2)
     assert restore(after).epoch == 1
+
+
+async def test_session_that_was_superseded_before_it_had_its_epoch_takes_none_from_the_newer(
+    autojump_clock: MockClock, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The older one's first read is slow, and the newer one has opened meanwhile."""
+    store, read = fleet.services.store, fleet.services.store.load
+    delays = [1.0]
+
+    async def load(stream: str) -> Loaded:
+        found = await read(stream)
+        if delays:
+            await trio.sleep(delays.pop())
+        return found
+
+    monkeypatch.setattr(store, "load", load)
+    older = ScriptedNode.started_by(fleet)
+    await trio.testing.wait_all_tasks_blocked()
+    newer = ScriptedNode.started_by(fleet)
+    assert older.connection.closed is NodeClose.SUPERSEDED
+    await newer.go_live()
+    await trio.sleep(5)
+    assert restore(await read(STREAM)).epoch == newer.actor.epoch
+    newer.actor.sweep(snapshot=True)
+    await trio.sleep(5)
+    assert newer.connection.closed is None
+
+
+async def test_log_that_cannot_list_its_streams_does_not_end_the_gateway(
+    autojump_clock: MockClock, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken() -> tuple[str, ...]:
+        await trio.lowlevel.checkpoint()
+        raise UnreadableError("SQLITE_IOERR_READ")
+
+    monkeypatch.setattr(fleet.services.store, "open_streams", broken)
+    with structlog.testing.capture_logs() as lines:
+        fleet.start_sweeper()
+        await trio.sleep(3 * SWEEP_EVERY_S)
+    assert {line["event"] for line in lines} == {"sweep_failed"}
+
+
+async def test_one_node_that_cannot_be_read_does_not_keep_the_others_reservations_from_being_taken_up(
+    autojump_clock: MockClock, fleet: Fleet, nursery: trio.Nursery
+) -> None:
+    await leave_a_command_open(fleet, nursery)
+    store = fleet.services.store
+    other = "node/01hzx9k3m4p7q8r9s0t1v2w000"
+    await store.append(Part(other, 0, 1, (b"{}",), opened=(OpenItem("x", b"{}"),)))
+    store.disk.unreadable.add(other)  # type: ignore[attr-defined]
+    again = Fleet(Supervisor(), replace(fleet.services, ledgers=Ledgers(store)))  # type: ignore[arg-type]
+    with structlog.testing.capture_logs() as lines:
+        await again.settle_ledgers()
+    assert [line["event"] for line in lines] == ["history_unreadable"]
+
+
+async def test_stop_tells_callers_before_their_connections_are_cut(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    supervisor = Supervisor()
+    await nursery.start(supervisor.run)
+    fleet = Fleet(supervisor, Gateway().services)
+    node = ScriptedNode.started_by(fleet)
+    await node.go_live()
+    caller = Caller(node, nursery)
+    cmd = await node.connection.next(Cmd)
+    began_s = trio.current_time()
+    supervisor.request_stop()
+    assert await caller.answer() == Failed(Code.DEADLINE_EXCEEDED, cmd.msg_id)
+    assert trio.current_time() - began_s < 4
+
+
+async def test_node_that_another_tenant_has_now_gets_nothing_of_the_first_ones_calls(
+    autojump_clock: MockClock, fleet: Fleet, nursery: trio.Nursery
+) -> None:
+    """Only an operator of an earlier version can have enrolled one id twice; and still."""
+    node = ScriptedNode.started_by(fleet)
+    await node.go_live()
+    caller = Caller(node, nursery, message="SECRET")
+    cmd = await node.connection.next(Cmd)
+    node.connection.hang_up()
+    await until(lambda: NODE_ID not in fleet.nodes)
+    stranger = leaf(NODE_ID, "umbra")
+    fleet.services.certificates.learn(stranger)
+    connection = FakeConnection()
+    proved = Authenticated(NodeIdentity(NODE_ID, "umbra"), ACK_ID, TOKEN_ID, now().wall_ms + 10**8)
+    actor, _ = fleet.start_session(proved, connection, lambda _: None)
+    other = ScriptedNode(connection, actor)
+    await connection.next(AuthOk)
+    other.announce(by=stranger)
+    await connection.next(AnnounceAck)
+    outcome = Reported(in_reply_to=cmd.msg_id, ok=True, result=echo_of(cmd), begun=True)
+    other.resume(outcomes=[outcome], last_cmd=cmd.msg_id)
+    await connection.next(ResumeOk)
+    assert not [frame for frame in connection.sent if isinstance(frame, Cmd)]
+    assert await caller.answer() == Failed(Code.DEADLINE_EXCEEDED, cmd.msg_id)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from actors.bucket_rules import TokenBucket
 from actors.bus.bus import Failed
 from actors.log.appender import Lost
 from actors.node import intents
@@ -78,7 +79,8 @@ def at(seconds: float) -> Moment:
 
 def session(phase: Phase = Phase.OPENING, settings: NodeSettings = SETTINGS, token_s: float = 3600) -> Session:
     """A session that has come this far at second 0."""
-    one = Session(Mint(lambda n: b"\0" * n), settings, at(0), WALL_MS + round(token_s * 1000))
+    manifests = TokenBucket.full(1 / settings.manifest_every_s, settings.manifests_burst, 0.0)
+    one = Session(Mint(lambda n: b"\0" * n), settings, at(0), WALL_MS + round(token_s * 1000), manifests)
     if phase is not Phase.OPENING:
         one.granted("S", 7, "L", ACK_ID, at(0))
     if phase in (Phase.RESUMING, Phase.LIVE):
@@ -323,7 +325,7 @@ def failed(code: Code) -> list[object]:
                 ],
                 failed(Code.INTERNAL),
                 [Abandon(CMD_ID)],
-                [],
+                [EndSession(NodeClose.INTERNAL)],
                 [],
             ],
         ),
@@ -408,7 +410,12 @@ def test_resume_of_too_many_outcomes_closes_with_4400() -> None:
 # ---- time ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", [Phase.OPENING, Phase.LIVE])
+def test_silence_of_a_node_that_has_no_epoch_yet_is_our_own_doing() -> None:
+    one = session(Phase.OPENING)
+    assert one.tick(at(600)) == ()
+
+
+@pytest.mark.parametrize("phase", [Phase.LIVE])
 def test_60_s_without_a_frame_close_with_4408(phase: Phase) -> None:
     one = session(phase)
     assert one.tick(at(59.999)) == ()

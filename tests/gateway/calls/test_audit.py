@@ -119,12 +119,18 @@ async def test_each_refusal_of_a_call_has_its_reason(
     assert lines.why() == ("answered", None, None, PRICE)
     await call(SNAPSHOT, {}, token())
     assert lines.why() == refused(Code.RATE_LIMITED, Reason.RATE)
+
+
+async def test_node_that_is_away_and_one_whose_manifest_has_expired_are_told_apart(
+    autojump_clock: MockClock, site: Site, nursery: trio.Nursery, lines: Lines
+) -> None:
+    node = await live_node(site.fleet, nursery, answers=False)
     node.connection.hang_up()
     await until(lambda: len(site.fleet.nodes) == 0)
-    await call(ECHO, {"message": "hi"}, token())
+    await site.http(message="hi")
     assert lines.why() == refused(Code.NODE_OFFLINE, Reason.OFFLINE)
     await trio.sleep(3600)
-    await call(ECHO, {"message": "hi"}, token())
+    await site.http(message="hi")
     assert lines.why() == refused(Code.MANIFEST_INVALID, Reason.MANIFEST)
 
 

@@ -1,7 +1,6 @@
 """Whatever waits is checked again before it acts, and owes nothing when it is cancelled."""
 
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,113 +9,13 @@ import trio
 from trio.testing import MockClock
 
 from actors.ledger.ledgers import Agent
-from gateway.calls.upstreams.actor import Trouble, Upstream
-from gateway.calls.upstreams.calls import UpstreamCalls
-from gateway.calls.upstreams.reach import Reach
-from gateway.calls.upstreams.settings import UpstreamSettings
-from gateway.calls.upstreams.tool_rules import UpstreamTool, listed
-from gateway.calls.upstreams.upstreams import Upstreams, UpstreamTarget
-from gateway.governance.policy.upstream_rules import UpstreamRules
-from gateway.identity.tokens import Principal, Scope, TokenClass
+from gateway.calls.upstreams.actor import Trouble
+from gateway.identity.tokens import Scope
 from gateway.mcp.errors import RpcError
-from schemas.frames import Cmd
-from tests.actors.node.harness import ScriptedNode, until
+from tests.actors.node.harness import until
 from tests.gateway.api.client import AGENT, token
-from tests.gateway.api.test_app import ECHO, SUBSCRIBE, live_node
-from tests.gateway.calls.site import Site, running_site
+from tests.gateway.calls.place import AGENT_OF, PRICE, FakeUpstream, Place
 from tests.schemas.examples import NODE_ID
-
-TOKEN_ID = "01HZXC0000000000000000J0AA"
-PRICE = 15_000
-AGENT_OF = Principal(
-    AGENT, "acme", TokenClass.AGENT_RUNTIME, frozenset({Scope.READ_ONLY, Scope.REVERSIBLE}), TOKEN_ID, 0, 2**50
-)
-RULES = UpstreamRules("up", frozenset({"acme"}), ("x",))
-
-
-class FakeUpstream(Upstream):
-    """Is up, has one tool, and answers after a second."""
-
-    def __init__(self) -> None:
-        tool = listed(RULES, {"name": "tool", "inputSchema": {"type": "object"}}, UpstreamSettings())
-        assert tool is not None
-        self.rules, self.tools = RULES, {tool.name: tool}
-        self.calls = 0
-        self.answer: dict[str, Any] | Trouble = {"content": [{"type": "text", "text": "done"}]}
-
-    is_up = True
-    has_room = True
-
-    def betrays(self, json: bytes) -> bool:
-        del json
-        return False
-
-    async def call(self, tool: UpstreamTool, arguments: Any, reach: Reach) -> dict[str, Any] | Trouble:
-        del tool, arguments
-        self.calls += 1
-        reach.sent = not isinstance(self.answer, Trouble)
-        await trio.sleep(1)
-        return self.answer
-
-
-class FakeUpstreams(Upstreams):
-    def __init__(self, upstream: FakeUpstream) -> None:
-        self.upstream = upstream
-
-    def find(self, name: str) -> UpstreamTarget | None:
-        return UpstreamTarget(RULES, "tool", self.upstream) if name == "up.tool" else None
-
-
-@dataclass
-class Place:
-    site: Site
-    node: ScriptedNode
-    upstream: FakeUpstream
-
-    # Each ends with True when it was let through.
-
-    async def call(self) -> bool:
-        return (await self.site.client.call(ECHO, {"message": "x"}, token(jti=TOKEN_ID))).status == 200
-
-    async def stream(self) -> bool:
-        body = b'{"tool": "%b", "arguments": {}}' % SUBSCRIBE.encode()
-        headers = {"authorization": f"Bearer {token(jti=TOKEN_ID)}", "accept": "text/event-stream"}
-        opened = await self.site.client.request("POST", "/mcp/tools/call", body, headers, hangs_up_after_s=20)
-        assert opened is not None
-        assert opened.status in (200, 401)
-        return opened.status == 200
-
-    async def subscription(self) -> bool:
-        watch = self.site.watches.open(AGENT_OF, frozenset())
-        assert watch is not None
-        try:
-            await self.site.watches.subscribe(watch, f"metrics://{NODE_ID}")
-        except RpcError:
-            return False
-        finally:
-            watch.close()
-        return True
-
-    async def upstream_call(self) -> bool:
-        answer = await self.site.client.call("up.tool", {}, token(jti=TOKEN_ID, scopes=list(AGENT_OF.scopes or ())))
-        assert answer.status in (200, 401)
-        return answer.status == 200
-
-    @property
-    def happened(self) -> bool:
-        """Whether anything reached the node or the upstream."""
-        return bool(self.upstream.calls) or any(isinstance(frame, Cmd) for frame in self.node.connection.sent)
-
-    def revoke(self) -> None:
-        self.site.client.verifier.revoke(TOKEN_ID)
-
-
-@pytest.fixture
-async def place(nursery: trio.Nursery) -> AsyncIterator[Place]:
-    upstream = FakeUpstream()
-    async with running_site(nursery, UpstreamCalls(FakeUpstreams(upstream), UpstreamSettings())) as site:
-        yield Place(site, await live_node(site.fleet, nursery, answers=False), upstream)
-
 
 RESERVED = [Place.stream, Place.subscription, Place.upstream_call]  # they have no command of their own
 EVERYTHING = [Place.call, *RESERVED]

@@ -145,3 +145,12 @@ def test_help_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     assert re.findall(r"^    (\w+)  ", capsys.readouterr().out, re.MULTILINE) == list(COMMANDS)
+
+
+@pytest.mark.parametrize(("where", "code"), [(">/dev/full", 2), (">&-", 0)], ids=["a full disk", "closed"])
+def test_output_that_cannot_be_written_gives_no_traceback(where: str, code: int) -> None:
+    command = f"{sys.executable} -m gateway.commands.cli schema list {where}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("heliograph: cannot write the output" if code else "")

@@ -1,5 +1,6 @@
 """The data folder: made once, private, held by one, and the same after a restart."""
 
+import os
 import stat
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -154,3 +155,30 @@ def test_damaged_file_is_told_in_one_line(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("half a k")
     with pytest.raises(FolderError, match="restore the folder from a backup"), DataFolder.hold(tmp_path, NOW_MS):
         pass
+
+
+def test_revocation_that_the_disk_takes_in_part_counts_now_and_spoils_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = "01HZXC0000000000000000J001", "01HZXC0000000000000000J002"
+    written = os.write
+    with DataFolder.hold(tmp_path / "data", NOW_MS) as folder:
+        token = folder.mint(TokenClass.AGENT_RUNTIME, AGENT, "acme", [Scope.READ_ONLY], 60, first, NOW_MS)
+        monkeypatch.setattr(os, "write", lambda fd, data: written(fd, data[:19]))
+        with pytest.raises(OSError, match="space"):
+            folder.revoke(first)
+        monkeypatch.setattr(os, "write", written)
+        assert folder.verifier.verify(token, TokenClass.AGENT_RUNTIME, NOW_MS) is TokenFault.REVOKED
+        folder.revoke(second)
+        folder.revoke(first)
+    with DataFolder.hold(tmp_path / "data", NOW_MS) as folder:
+        assert {first, second} <= set(folder._revoked())  # noqa: SLF001
+
+
+def test_node_id_that_another_tenant_has_is_not_enrolled_again(tmp_path: Path) -> None:
+    with DataFolder.hold(tmp_path / "data", NOW_MS) as folder:
+        folder.enroll(NODE_ID, "acme", "01HZXC0000000000000000J001", NOW_MS)
+        folder.enroll(NODE_ID, "acme", "01HZXC0000000000000000J002", NOW_MS)
+        with pytest.raises(ValueError, match="another tenant"):
+            folder.enroll(NODE_ID, "umbra", "01HZXC0000000000000000J003", NOW_MS)
+        assert folder.certificates.tenants_of(NODE_ID) == {"acme"}
