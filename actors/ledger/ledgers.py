@@ -75,7 +75,7 @@ class Ledgers:
         self._loaded: dict[tuple[str, str], Ledger] = {}  # by tenant and sub: by `Agent`
         self._unreadable: set[Agent] = set()
         self._reserving: dict[tuple[Agent, str], _Reserving] = {}
-        self._reserved: dict[str, Ledger] = {}  # by key: in the log, and not settled
+        self._reserved: dict[str, Ledger] = {}  # by key: in the log, or submitted to it, and not settled
         self._owed: list[Entry] = []  # settlements that the log would not take: tried again as soon as it takes any
         self.charged_micros = 0
         """Since this process began. What a process before it had reserved, for an agent at rest, is not in it."""
@@ -157,6 +157,8 @@ class Ledgers:
         if refused is None:
             for ledger, event in entries:
                 ledger.in_flight.append(event)
+                if type(event) is Reserved:  # its node's next session may settle it before the log has answered us
+                    self._reserved[event.id] = ledger
         return refused
 
     def entries(self, node_id: str, commands: Iterable[CommandEvent], now_ms: int) -> list[Entry]:
@@ -188,6 +190,8 @@ class Ledgers:
         for ledger, event in entries:
             settled = ledger.arrived(event, written=written)
             if not written:
+                if type(event) is Reserved:
+                    self._reserved.pop(event.id, None)
                 continue
             if type(event) is Reserved:
                 self._reserved[event.id] = ledger

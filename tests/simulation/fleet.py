@@ -17,6 +17,7 @@ from actors.device.identity import DeviceIdentity, manifest_signer
 from actors.device.journal import JournalState, Opened
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.wire import ABNORMAL, Wire, WireClosed
+from actors.ledger.ledgers import Ledgers
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.node.actor import NodeActor
 from actors.node.calls import PendingCalls
@@ -76,6 +77,11 @@ class Site:
     gateways: list["SimGateway"] = field(default_factory=list)
     back_ms: int = 0  # by which the gateways' clock has stepped back
 
+    @property
+    def pays(self) -> bool:
+        """A ledger has one writer: where there is one gateway, calls cost something."""
+        return len(self.gateways) == 1
+
     def now(self) -> Moment:
         """As the gateways' clock has it."""
         mono_s, wall_ms = now()
@@ -89,6 +95,7 @@ class SimGateway:
         self._links: list[Link] = []
         self._scope = trio.CancelScope()
         self._store: MemoryStore | None = None
+        self.ledgers: Ledgers | None = None
         self.callers: trio.Nursery | None = None
         """Tasks of this process, which a crash ends like all others."""
 
@@ -105,6 +112,7 @@ class SimGateway:
 
         self._store = site.rules.store(site.disk, before_commit=pause, before_answer=pause)
         supervisor = Supervisor()
+        self.ledgers = Ledgers(self._store) if site.pays else None
         services = NodeServices(
             store=self._store,
             directory=LocalDirectory(self._store),
@@ -114,13 +122,16 @@ class SimGateway:
             now=site.now,
             entropy=site.rng.randbytes,
             count=lambda _: None,
+            ledgers=self.ledgers,
         )
         self._scope = trio.CancelScope()
         await site.nursery.start(self._run, supervisor)
         await services.directory.load()
-        self.fleet = Fleet(supervisor, services)
-        self.fleet.actor_class = site.rules.actor
-        self.fleet.start_sweeper()
+        fleet = Fleet(supervisor, services)
+        fleet.actor_class = site.rules.actor
+        await fleet.settle_ledgers()
+        self.fleet = fleet
+        fleet.start_sweeper()
 
     async def _run(self, supervisor: Supervisor, *, task_status: trio.TaskStatus[None]) -> None:
         with self._scope:

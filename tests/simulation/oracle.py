@@ -5,9 +5,12 @@ here knows how the gateway or the node came to do what they did.
 """
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from actors.log.memory_store import MemoryDisk
+from actors.ledger.ledgers import Ledgers
+from actors.ledger.rules import Budget
+from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.node.history import (
     FINAL_STATE,
     CommandAcked,
@@ -82,6 +85,24 @@ class Oracle:
         if self.violations:
             raise Violation(self.violations[0])
         return dict(ends)
+
+    async def check_ledgers(self, sub: str, tenants: Sequence[str], price_micros: int, budget: Budget) -> None:
+        """Every command was paid for once, by its own tenant's agent; nothing else was, and nothing stays reserved."""
+        commands: dict[str, int] = defaultdict(int)
+        for stream in self.disk.streams:
+            node_id = node_of(stream)
+            for event in () if node_id is None else self._events(node_id):
+                if isinstance(event, CommandQueued):
+                    commands[event.tenant] += 1
+        ledgers = Ledgers(MemoryStore(self.disk))
+        for tenant in tenants:
+            state = (await ledgers.of(tenant, sub)).state
+            if state.used_micros != price_micros * commands[tenant]:
+                raise Violation(f"{tenant} paid {state.used_micros} for {commands[tenant]} commands")
+            if state.used_micros > budget.limit_micros:
+                raise Violation(f"{tenant} spent {state.used_micros} of {budget.limit_micros}")
+            if state.open:
+                raise Violation(f"{tenant} has {len(state.open)} reservations left open")
 
     def _check_node(self, node_id: str) -> dict[str, CommandState]:
         deadlines, finals, sent = self._replay(node_id)

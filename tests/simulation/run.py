@@ -21,15 +21,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trio.testing import MockClock
 
 from actors.bus.bus import Outcome, Succeeded
+from actors.ledger.ledgers import Ledgers, command_key
+from actors.ledger.rules import Budget, Exceeded
 from actors.log.memory_store import MemoryDisk
 from actors.node.actor import NodeActor
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from schemas.ulids import to_text
-from tests.simulation.fleet import BASE_MS, Rules, SimGateway, SimNode, Site
+from tests.simulation.fleet import BASE_MS, TENANTS, Rules, SimGateway, SimNode, Site
 from tests.simulation.oracle import Oracle, Violation
 
 STORM_S = 40.0
 CALM_S = 200.0  # long enough for every backoff, silence and sweep
+AGENT, PRICE_MICROS = "agent", 15_000  # the same `sub` in every tenant
+BUDGET = Budget(60 * PRICE_MICROS)  # some seeds spend it all
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ async def _run(rng: Random, rules: Rules) -> Report:
         await _calm(site, nodes)
         ends = oracle.check()
         callers.check()
+        if site.pays:
+            await oracle.check_ledgers(AGENT, TENANTS, PRICE_MICROS, BUDGET)
         nursery.cancel_scope.cancel()
     history = b"\n".join(event.data for stream in disk.streams.values() for event in stream.events)
     return Report(ends, blake3(history).hexdigest())
@@ -160,10 +166,19 @@ class _Callers:
             for gateway in self._site.gateways:
                 actor = None if gateway.fleet is None else gateway.fleet.nodes.find(node.node_id)
                 if actor is not None and gateway.callers is not None:
-                    gateway.callers.start_soon(self._call, node, actor, patience)
+                    gateway.callers.start_soon(self._call, node, actor, gateway.ledgers, patience)
                     break
 
-    async def _call(self, node: SimNode, actor: NodeActor, patience: float) -> None:
+    async def _call(self, node: SimNode, actor: NodeActor, ledgers: Ledgers | None, patience: float) -> None:
+        tenant = actor.identity.tenant
+        account = None if ledgers is None else await ledgers.of(tenant, AGENT)
+
+        def hold(msg_id: str) -> Exceeded | None:
+            if account is None:
+                return None
+            key, now_ms = command_key(node.node_id, msg_id), self._site.now().wall_ms
+            return account.hold(key, node.tool, PRICE_MICROS, BUDGET, now_ms)
+
         self._calls += 1
         token = f"call-{self._calls}"
         deadline_s, deadline_at_ms = trio.current_time() + 5, self._site.now().wall_ms + 5000
@@ -171,9 +186,10 @@ class _Callers:
             outcome = await actor.call(
                 node.tool,
                 {"message": token},
-                sub="agent",
-                tenant=actor.identity.tenant,
+                sub=AGENT,
+                tenant=tenant,
                 deadline_at_ms=deadline_at_ms,
+                hold=hold,
             )
             self._outcomes.append((token, outcome))
             if isinstance(outcome, Succeeded) and not self._site.oracle.is_acked(node.node_id, outcome.msg_id):

@@ -234,6 +234,19 @@ async def test_reservation_rides_with_its_command_and_so_does_the_charge(disk: M
     assert history(disk) == [Reserved(5, key, "tool", 60), Charged(0, key)]
 
 
+async def test_command_that_is_settled_before_the_log_has_answered_for_its_reservation_is_charged(
+    disk: MemoryDisk,
+) -> None:
+    """Its node's next session may have read it from the log by then."""
+    ledgers, ledger = await opened(disk)
+    ledger.hold(command_key(NODE, "cmd"), "tool", 60, BUDGET, 5)
+    events: list[CommandEvent] = [queued("cmd"), CommandAcked(6, "cmd")]
+    for version, event in enumerate(events):
+        ledgers.submit(NODE, Part(f"node/{NODE}", version, 5, (b"event",)), [event], 5, lambda _: None)
+    await wait_all_tasks_blocked()
+    assert (ledger.state.open, ledger.state.used_micros) == ({}, 60)
+
+
 async def test_command_that_is_queued_and_settled_in_one_append_is_reserved_and_charged(disk: MemoryDisk) -> None:
     ledgers, ledger = await opened(disk)
     ledger.hold(command_key(NODE, "cmd"), "tool", 60, BUDGET, 5)
