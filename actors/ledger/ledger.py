@@ -77,13 +77,12 @@ class Ledger:
             if left:
                 self._held_micros[hold.window_ms] = left
 
-    def arrived(self, event: Event, *, written: bool) -> Reserved | None:
-        """The log has answered for an event in flight. Returns the reservation that it settles, if it does."""
-        if self.in_flight and self.in_flight[0] is event:  # as good as always
+    def landed(self, event: Event) -> None:
+        """The log has answered for it."""
+        if self.in_flight[0] is event:  # as good as always
             self.in_flight.popleft()
         else:
             self.in_flight = deque(other for other in self.in_flight if other is not event)
-        return evolve(self.state, event) if written else None
 
     @property
     def is_at_rest(self) -> bool:

@@ -188,11 +188,12 @@ class Ledgers:
     def _arrived(self, entries: Sequence[Entry], *, written: bool) -> None:
         """The log has answered. A hold that was not written is left to whoever decides what becomes of it."""
         for ledger, event in entries:
-            settled = ledger.arrived(event, written=written)
+            ledger.landed(event)
             if not written:
                 if type(event) is Reserved:
                     self._reserved.pop(event.id, None)
                 continue
+            settled = evolve(ledger.state, event)
             if type(event) is Reserved:
                 self._reserved[event.id] = ledger
                 ledger.drop(event.id)
