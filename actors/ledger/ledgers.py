@@ -33,6 +33,7 @@ from actors.log.store import (
     Part,
     StoreFailedError,
     Then,
+    UnreadableError,
 )
 from actors.node.history import CommandQueued, CommandSent, Settlement
 from actors.node.history import Event as CommandEvent
@@ -114,6 +115,8 @@ class Ledgers:
             except UnreadableLedgerError:
                 self._unreadable.add(agent)
                 log.error("ledger_unreadable", tenant=tenant, sub=sub)
+            except UnreadableError:  # the disk's trouble: the next call may have better luck
+                return False
         return agent not in self._unreadable
 
     async def of(self, tenant: str, sub: str) -> Ledger:

@@ -457,3 +457,12 @@ def test_what_is_held_counts_in_its_period_and_for_good(steps: list[tuple[str, s
             assert ledger.hold(key, "tool", micros, budget, now_ms) == expected
         else:
             ledger.drop(key)
+
+
+async def test_ledger_that_the_disk_does_not_give_refuses_its_agent_until_it_does(disk: MemoryDisk) -> None:
+    disk.unreadable.add(AGENT.stream)
+    ledgers = Ledgers(MemoryStore(disk))
+    assert await ledgers.reserve(*AGENT, "k", "tool", 10, BUDGET, 0) is False
+    assert await ledgers.reserve(*OTHER, "k", "tool", 10, BUDGET, 0) is True
+    disk.unreadable.clear()
+    assert await ledgers.reserve(*AGENT, "k", "tool", 10, BUDGET, 0) is True
