@@ -132,6 +132,7 @@ class _Pending:
     then: Callable[[Any], None]
     size_bytes: int = 0
     is_committed: bool = False
+    is_ready: bool = False  # to be answered
     answer: object = None
 
 
@@ -150,6 +151,7 @@ class MemoryStore:
         self._before_commit = before_commit
         self._before_answer = before_answer
         self._pending: deque[_Pending] = deque()
+        self._unheard: deque[_Pending] = deque()  # whose answer is not told yet
         self._unanswered = 0
         self._unanswered_bytes = 0
         self._failure: str | None = None
@@ -195,6 +197,7 @@ class MemoryStore:
         self._pending.append(pending)
         self._unanswered += 1
         self._unanswered_bytes += pending.size_bytes
+        self._unheard.append(pending)
         trio.lowlevel.spawn_system_task(self._carry_out, pending)
 
     async def _carry_out(self, pending: _Pending) -> None:
@@ -205,8 +208,11 @@ class MemoryStore:
         finally:
             self._unanswered -= 1
             self._unanswered_bytes -= pending.size_bytes
-        failed = self._failure is not None or not pending.is_committed
-        pending.then(StoreFailedError(self._failure) if failed else pending.answer)
+        pending.is_ready = True
+        while self._unheard and self._unheard[0].is_ready:  # in the order in which they were asked for
+            first = self._unheard.popleft()
+            failed = self._failure is not None or not first.is_committed
+            first.then(StoreFailedError(self._failure) if failed else first.answer)
 
     def _commit_through(self, last: _Pending) -> None:
         """Commit what was asked for up to and including this append, unless another task has already."""

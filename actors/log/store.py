@@ -174,8 +174,8 @@ class LogStore(Protocol):
     def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
         """Write parts and blind_events durably, together, and say how that ended by `then`, or refuse at once.
 
-        Appends are taken in the order of the calls. `then` is called once, later, between two steps of the event loop:
-        it neither waits nor raises.
+        Appends are taken, and answered, in the order of the calls. `then` is called once, later, between two steps of
+        the event loop: it neither waits nor raises.
         """
 
     async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:

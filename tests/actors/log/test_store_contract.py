@@ -541,3 +541,15 @@ async def test_compaction_goes_through_many_streams_and_long_histories(shelf: Sh
         await store.append(part("long", 0, *map(str, range(50)), snapshot="s"))
         assert await store.compact(before_ms=1) == Compacted(200, tuple(f"u{number:03}" for number in range(150)))
         assert await store.read("long") == ()
+
+
+@bounded
+async def test_appends_are_answered_in_the_order_they_were_asked_for(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        answered: list[int] = []
+        for number in range(50):
+            submitted = Part(f"stream-{number % 7}", None, 0, (b"x",))
+            store.submit((submitted,), lambda _, number=number: answered.append(number))  # type: ignore[misc]
+        while len(answered) < 50:  # noqa: ASYNC110
+            await trio.sleep(0.001)
+        assert answered == list(range(50))
