@@ -67,6 +67,7 @@ class _Declined:
     reason: str
     message: str
     suggested_fix: str | None = None
+    code: Code = Code.MANIFEST_INVALID
 
 
 class Admin:
@@ -133,7 +134,7 @@ class Admin:
                 code = Code.SAFETY_DENIED
                 await self._operators.refuse(exchange, outcome)
             else:
-                code = Code.MANIFEST_INVALID
+                code = outcome.code
                 await exchange.refuse(code, outcome.message, outcome.suggested_fix)
         except BodyTooLarge:
             decision, code, reason = Decision.REFUSED, Code.MANIFEST_INVALID, "too_large"
@@ -193,6 +194,7 @@ class Admin:
                 "not_durable",
                 "The token is refused from now on, but that could not be written: it holds until the gateway restarts.",
                 "Make room in the data folder, then revoke it again.",
+                Code.INTERNAL,
             )
         finally:
             self._end_what_it_opened(request.jti)

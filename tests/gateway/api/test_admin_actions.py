@@ -112,10 +112,26 @@ async def test_action_of_an_operator_who_is_revoked_meanwhile_leaves_its_line(
 async def test_action_that_fails_leaves_its_line(
     autojump_clock: MockClock, operator: Operator, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_: str) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(folder, "mint", full)
+    with structlog.testing.capture_logs() as lines, pytest.raises(OSError, match="no space"):
+        await operator.ask("POST", "/admin/mint", MINT)
+    assert [(line["action"], line["decision"]) for line in lines] == [("mint", "abandoned")]
+
+
+async def test_revocation_that_cannot_be_written_counts_at_once_and_the_operator_is_told(
+    autojump_clock: MockClock, operator: Operator, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(jti: str) -> None:
+        folder.verifier.revoke(jti)
         raise OSError("no space left")
 
     monkeypatch.setattr(folder, "revoke", full)
-    with structlog.testing.capture_logs() as lines, pytest.raises(OSError, match="no space"):
-        await operator.ask("POST", "/admin/revoke", {"jti": JTI})
-    assert [(line["action"], line["decision"]) for line in lines] == [("revoke", "abandoned")]
+    with structlog.testing.capture_logs() as lines:
+        response = await operator.ask("POST", "/admin/revoke", {"jti": JTI})
+    assert (response.status, response.json["code"]) == (500, "E_INTERNAL")
+    assert "until the gateway restarts" in response.json["message"]
+    (line,) = [line for line in lines if line["event"] == "operator_action"]
+    assert (line["decision"], line["reason"]) == ("refused", "not_durable")

@@ -71,6 +71,7 @@ async def test_command_line_knows_its_gateway_by_the_certificate(
 ) -> None:
     data = tmp_path / "data"
     async with gateway_with_tls(tmp_path):
+        capsys.readouterr()  # the line that says which policy holds
         assert await trio.to_thread.run_sync(main, ["nodes", "--json", "--data", str(data)]) == 0
         assert json.loads(capsys.readouterr().out) == []
         note = json.loads((data / "running.json").read_text())
