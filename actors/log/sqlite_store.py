@@ -41,6 +41,7 @@ from actors.log.store import (
     Recorded,
     RefusalReason,
     Snapshot,
+    StoreFailedError,
     Then,
     UnreadableError,
     answered,
@@ -82,6 +83,7 @@ class SqliteStore:
         self._uncovered_through = ""  # the last stream that compaction has named as one without a snapshot
         self._is_closed = False
         self._ended = trio.Event()
+        self._fault: Exception | None = None  # of somebody's `then`
         self._handing_over = _HandingOver(self._writer)
         trio.lowlevel.add_instrument(self._handing_over)
         self._writer.thread.start()
@@ -167,8 +169,11 @@ class SqliteStore:
                 self._queued_appends -= 1
                 self._queued_bytes -= request.size_bytes
                 self.answered[type(request.answer)] += 1
-            request.then(request.answer)
-        if self._writer.failure is not None:
+            try:
+                request.then(request.answer)
+            except Exception as error:  # whoever asked is broken: we stop in order, and the others hear their answers
+                self._fault = self._fault or error
+        if self._writer.failure is not None or self._fault is not None:
             self._ended.set()
 
     # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -209,6 +214,8 @@ class SqliteStore:
 
     async def watch(self) -> None:
         await self._ended.wait()
+        if self._fault is not None:
+            raise StoreFailedError("an answer of the log was not taken") from self._fault
         if self._writer.failure is not None:
             raise retold(self._writer.failure)
 

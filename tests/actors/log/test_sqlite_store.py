@@ -432,3 +432,20 @@ async def test_append_counts_as_queued_until_it_is_answered(tmp_path: Path, monk
         await store.append(part("a", 0, "x"))
         assert store.queued_appends == 1  # the first one still
         nursery.cancel_scope.cancel()
+
+
+@bounded
+async def test_fault_of_who_is_answered_stops_the_store_in_order_and_the_others_hear_their_answers(
+    tmp_path: Path,
+) -> None:
+    heard: list[object] = []
+
+    def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    async with await SqliteStore.open(tmp_path / "log.db") as store:
+        store.submit((part("a", 0, "x"),), broken)
+        store.submit((part("b", 0, "x"),), heard.append)
+        with pytest.raises(StoreFailedError):
+            await store.watch()
+    assert heard == [Appended((1,))]
