@@ -69,6 +69,7 @@ class NodeSocket(ABC):
         self._unsent: deque[bytes] = deque()
         self._fragments: list[bytes] = []
         self._gone = trio.Event()
+        self._parted = trio.Event()  # gone, or both sides have said close: nothing is left to wait for
         self._closing = False
         self._has_work = trio.Event()
         self._flushing = trio.CancelScope()
@@ -106,6 +107,8 @@ class NodeSocket(ABC):
                 actor.on_too_large()
             else:
                 actor.on_binary()
+        if protocol.close_rcvd is not None:
+            self._parted.set()
         if answers := protocol.data_to_send():  # pongs, a close
             if self._is_backed_up():
                 actor.close(NodeClose.TOO_LARGE)
@@ -130,6 +133,7 @@ class NodeSocket(ABC):
 
     def _hang_up(self) -> None:
         self._gone.set()
+        self._parted.set()
         self._has_work.set()
         self._flushing.cancel()
         self._unsent.clear()
@@ -175,7 +179,7 @@ class NodeSocket(ABC):
                     await self._flush_all()
         with trio.move_on_after(self._settings.close_s_max):
             await self._flush_all()
-            await self._gone.wait()
+            await self._parted.wait()  # the server is the one to hang up (RFC 6455)
 
     def _is_backed_up(self) -> bool:
         """Whether the node does not read: more is waiting than it may."""

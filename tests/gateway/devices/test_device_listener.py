@@ -17,6 +17,7 @@ from gateway.devices.listener import ListenerSettings
 from gateway.devices.node_socket import SocketSettings
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.clock import now
+from schemas.closes import NodeClose
 from schemas.contract import contract
 from schemas.frames import Auth, Cmd, CmdAck, Heartbeat, HeartbeatAck, encode
 from tests.gateway.devices.site import Site, dial, open_site, token
@@ -433,3 +434,18 @@ async def test_many_nodes_at_once() -> None:
             for n in range(50):
                 nursery.start_soon(one, n)
         await until(lambda: len(site.fleet.nodes) == 0)
+
+
+@pytest.mark.parametrize("who", ["node", "gateway"])
+async def test_socket_is_closed_as_soon_as_both_have_said_close(who: str) -> None:
+    settings = ListenerSettings(sockets=SocketSettings(close_s_max=600))
+    async with open_site(settings) as site, dial(site) as node:
+        await node.go_live(site)
+        if who == "gateway":
+            actor = site.fleet.nodes.find(NODE_ID)
+            assert actor is not None
+            actor.close(NodeClose.UNAUTHORIZED)
+            assert (await node.close_code())[0] == 4401
+        else:
+            await node.socket.aclose()
+        await until(lambda: NODE_ID not in site.fleet.nodes)
