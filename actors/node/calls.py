@@ -148,6 +148,8 @@ class PendingCalls:
         if call.outcome is None:
             call.outcome = Failed(Code.DEADLINE_EXCEEDED, call.msg_id)
         call.arguments = {}  # its deadline may be kept for a while
+        if self._is_hurrying and not self._count:
+            self._until_first.cancel()
 
     def hurry(self, s_max: float) -> None:
         """We stop: nobody waits for longer than this, and `watch` returns when nobody does."""
@@ -159,12 +161,11 @@ class PendingCalls:
 
     async def watch(self) -> None:
         """Tell each caller whose time is up."""
-        while not self._is_hurrying or self._deadlines:
+        while self._count or not self._is_hurrying:
             now_s = trio.current_time()
             while self._deadlines and (self._deadlines[0][0] <= now_s or self._deadlines[0][2].outcome is not None):
                 call = heappop(self._deadlines)[2]
                 call.settle(Failed(Code.DEADLINE_EXCEEDED, call.msg_id))
             first_s = self._deadlines[0][0] if self._deadlines else math.inf
-            if self._deadlines or not self._is_hurrying:
-                with trio.CancelScope(deadline=first_s) as self._until_first:
-                    await trio.sleep_forever()
+            with trio.CancelScope(deadline=first_s) as self._until_first:
+                await trio.sleep_forever()

@@ -122,3 +122,38 @@ def test_abandoned_commands_are_remembered_while_they_are_open_and_only_then() -
     for number in range(2 * ABANDONED_MAX):
         calls.abandon(str(number))
     assert calls.abandoned == ABANDONED_MAX
+
+
+async def test_stop_waits_for_callers_as_long_as_it_may_and_no_longer_than_they_wait(autojump_clock: MockClock) -> None:
+    calls, quick, slow = PendingCalls(), call("quick", 5.0), call("slow", 5.0)
+    ended_s: list[float] = []
+
+    async def watch() -> None:
+        await calls.watch()
+        ended_s.append(trio.current_time())
+
+    async def wait(one: PendingCall) -> None:
+        await one.wait()
+        calls.of(NODE).remove(one)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        for one in (quick, slow):
+            calls.of(NODE).add(one)
+            nursery.start_soon(wait, one)
+        await trio.sleep(0.5)
+        calls.hurry(3.5)
+        calls.of(NODE).settle("quick", Succeeded("quick", {}))
+    assert slow.outcome == Failed(Code.DEADLINE_EXCEEDED, "slow")
+    assert ended_s == [4.0]
+
+
+async def test_stop_without_callers_waits_for_nobody(autojump_clock: MockClock) -> None:
+    calls, one = PendingCalls(), call("a", 5.0)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(calls.watch)
+        calls.of(NODE).add(one)
+        await trio.sleep(1)
+        calls.hurry(3.5)
+        calls.of(NODE).remove(one)
+    assert trio.current_time() == 1.0
