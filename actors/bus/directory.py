@@ -1,8 +1,10 @@
-"""The directory: one record a node (what it announced, who has its session, whether it is live), and a feed of changes.
+"""The directory: one record a node (what it announced, who has its session, whether it is live, what operators call
+it), and a feed of changes.
 
 Everybody reads it, without waiting; only the process that has a node's session writes that node's record. A manifest is
 durable before it is listed (`$devices/{node_id}/announce`, retained); being live, since when, and why a node left are
-kept in memory: after a restart a node is away until it is back.
+kept in memory: after a restart a node is away until it is back. Names and tags are operators' words, kept durable by
+`actors.register`, which tells them to the directory; a node may have them before it has ever announced itself.
 
 Listeners are called synchronously and learn only that something of their tenant changed: what there is now, they look
 up.
@@ -11,6 +13,7 @@ up.
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +23,7 @@ from actors.log.store import AppendAnswer, Appended, LogStore, OpenItem, Part, S
 from actors.supervision.crash_report import report
 from schemas.canonical import digest
 from schemas.closes import NodeClose
+from schemas.labels import UNLABELLED, Labels
 from schemas.manifest import Accepted, NodeIdentity
 from schemas.projection import Tool, project
 
@@ -27,6 +31,12 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 HERE = "here"  # the owner of every node where there is one process
 _STREAM = "manifests"
+
+
+class Presence(StrEnum):
+    LIVE = "live"
+    AWAY = "away"
+    EXPIRED = "expired"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,8 @@ class NodeRecord:
     live: bool = False
     since_ms: int | None = None  # live or away; None: away since before this process began
     left: NodeClose | None = None  # how its last session ended; None while it is live, and when nobody knows
+    labels: Labels = UNLABELLED
+    agent: str | None = None  # what runs on it and in which version, as its last session said; for operators only
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -53,6 +65,18 @@ class NodeRecord:
 
     def is_expired(self, wall_ms: int) -> bool:
         return self.accepted.is_expired(wall_ms)
+
+    def presence(self, wall_ms: int) -> Presence:
+        """A live node whose manifest has expired has no tools until it announces itself again."""
+        if self.is_expired(wall_ms):
+            return Presence.EXPIRED
+        return Presence.LIVE if self.live else Presence.AWAY
+
+    def last_seen_ms(self, wall_ms: int) -> int:
+        """Now, if it is live; else when it left, or at least when it announced itself."""
+        if self.live:
+            return wall_ms
+        return self.accepted.issued_at_ms if self.since_ms is None else self.since_ms
 
 
 class Directory(Protocol):
@@ -69,6 +93,22 @@ class Directory(Protocol):
 
     def ids(self, tenant: str | None = None) -> Sequence[str]:
         """Of every node that has ever announced itself, live or not; None: of all tenants. As above."""
+
+    def labels_of(self, node_id: str) -> Labels:
+        """What operators call it, whether it has announced itself or not."""
+
+    @property
+    def labels_revision(self) -> int:
+        """Another number whenever a label is another: for whoever remembers what follows from one."""
+
+    def named(self, tenant: str, name: str) -> str | None:
+        """The id of the node of this tenant that has this name, whether it has announced itself or not."""
+
+    def names(self, tenant: str) -> Sequence[str]:
+        """Sorted. As above."""
+
+    def tagged(self, tenant: str, tag: str) -> Sequence[str]:
+        """The ids of the nodes that have this tag (`key=value`), sorted. As above."""
 
     def listen(self, tenant: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever what this tenant has is other than before. Returns what ends that."""
@@ -95,6 +135,11 @@ class LocalDirectory:
         self._live: dict[str, list[str]] = {}  # of a tenant, sorted
         self._listeners: dict[str, dict[Callable[[], None], None]] = {}
         self._followers: list[Callable[[NodeRecord], None]] = []
+        self._labels: dict[str, tuple[str, Labels]] = {}  # by node, with its tenant; of those that have any
+        self._by_name: dict[tuple[str, str], str] = {}  # tenant and name
+        self._names: dict[str, list[str]] = {}  # of a tenant, sorted
+        self._tagged: dict[tuple[str, str], list[str]] = {}  # tenant and tag; ids, sorted
+        self.labels_revision = 0
 
     async def load(self) -> None:
         """Once, at start."""
@@ -107,7 +152,7 @@ class LocalDirectory:
                 # Of a newer version, or damaged: this node's trouble, until it announces itself again.
                 log.error("manifest_unreadable", node_id=item.key, causes=report(error))
             else:
-                self._list(NodeRecord(item.key, record.tenant, accepted))
+                self._list(NodeRecord(item.key, record.tenant, accepted, labels=self.labels_of(item.key)))
 
     # ---- for readers ------------------------------------------------------------------------------------------------
 
@@ -126,6 +171,19 @@ class LocalDirectory:
 
     def ids(self, tenant: str | None = None) -> Sequence[str]:
         return self._ids.get(tenant, ())
+
+    def labels_of(self, node_id: str) -> Labels:
+        labelled = self._labels.get(node_id)
+        return UNLABELLED if labelled is None else labelled[1]
+
+    def named(self, tenant: str, name: str) -> str | None:
+        return self._by_name.get((tenant, name))
+
+    def names(self, tenant: str) -> Sequence[str]:
+        return self._names.get(tenant, ())
+
+    def tagged(self, tenant: str, tag: str) -> Sequence[str]:
+        return self._tagged.get((tenant, tag), ())
 
     def listen(self, tenant: str, changed: Callable[[], None]) -> Callable[[], None]:
         listeners = self._listeners.setdefault(tenant, {})
@@ -151,6 +209,35 @@ class LocalDirectory:
         for news in self._followers:
             news(record)
         self.notify(record.tenant)
+
+    # ---- for the register of nodes ----------------------------------------------------------------------------------
+
+    def label(self, node: NodeIdentity, labels: Labels) -> None:
+        """From now on operators call the node this. That it is durable, and the name nobody else's, is the caller's."""
+        older = self._labels.pop(node.node_id, None)
+        if older is not None:
+            self._index(node.node_id, *older, _remove_one)
+        if labels != UNLABELLED:
+            self._labels[node.node_id] = node.tenant, labels
+            self._index(node.node_id, node.tenant, labels, _add_one)
+        self.labels_revision += 1
+        record = self._records.get(node.node_id)
+        if record is not None and record.labels != labels:
+            self._records[node.node_id] = replace(record, labels=labels)
+            if record.live:  # it is shown by another name
+                self.notify(record.tenant)
+
+    def _index(
+        self, node_id: str, tenant: str, labels: Labels, change: Callable[[dict[Any, list[str]], Any, str], None]
+    ) -> None:
+        if labels.name is not None:
+            change(self._names, tenant, labels.name)
+            if change is _add_one:
+                self._by_name[tenant, labels.name] = node_id
+            else:
+                del self._by_name[tenant, labels.name]
+        for tag in labels.tag_texts:
+            change(self._tagged, (tenant, tag), node_id)
 
     # ---- for the owner of a node's session --------------------------------------------------------------------------
 
@@ -180,40 +267,44 @@ class LocalDirectory:
         """Whether the tools of a live node are others now."""
         known = self._records.get(node.node_id)
         if known is None or known.tenant != node.tenant:
-            self._list(NodeRecord(node.node_id, node.tenant, accepted))
+            self._list(NodeRecord(node.node_id, node.tenant, accepted, labels=self.labels_of(node.node_id)))
             return False
         self._records[node.node_id] = replace(known, accepted=accepted)
         return known.live and known.tools != accepted.tools
 
-    def came(self, node: NodeIdentity, epoch: int, wall_ms: int) -> None:
+    def came(self, node: NodeIdentity, epoch: int, wall_ms: int, agent: str | None = None) -> None:
         """Its session of this epoch is live. It has announced itself before."""
         known = self._records[node.node_id]
         if not known.live:
-            insort(self._live.setdefault(node.tenant, []), node.node_id)
-        self._put(replace(known, epoch=epoch, live=True, since_ms=wall_ms, left=None))
+            _add_one(self._live, node.tenant, node.node_id)
+        self._put(replace(known, epoch=epoch, live=True, since_ms=wall_ms, left=None, agent=agent))
 
     def went(self, node: NodeIdentity, epoch: int, close: NodeClose, wall_ms: int) -> None:
         """Its session of this epoch is over. Nothing happens when it was never live, or a newer one is. Idempotent."""
         known = self._records.get(node.node_id)
         if known is None or not known.live or known.epoch != epoch:
             return
-        _remove(self._live, node.tenant, node.node_id)
+        _remove_one(self._live, node.tenant, node.node_id)
         self._put(replace(known, live=False, since_ms=wall_ms, left=close))
 
     def _list(self, record: NodeRecord) -> None:
         older = self._records.get(record.node_id)
         if older is not None:  # of another tenant now
-            _remove(self._ids, older.tenant, older.node_id)
-            _remove(self._ids, None, older.node_id)
+            _remove_one(self._ids, older.tenant, older.node_id)
+            _remove_one(self._ids, None, older.node_id)
             if older.live:
-                _remove(self._live, older.tenant, older.node_id)
+                _remove_one(self._live, older.tenant, older.node_id)
         self._records[record.node_id] = record
         for key in (record.tenant, None):
-            insort(self._ids.setdefault(key, []), record.node_id)
+            _add_one(self._ids, key, record.node_id)
 
 
-def _remove(ids: dict[Any, list[str]], key: str | None, node_id: str) -> None:
-    found = ids[key]
-    del found[bisect_left(found, node_id)]
+def _add_one(lists: dict[Any, list[str]], key: Any, one: str) -> None:
+    insort(lists.setdefault(key, []), one)
+
+
+def _remove_one(lists: dict[Any, list[str]], key: Any, one: str) -> None:
+    found = lists[key]
+    del found[bisect_left(found, one)]
     if not found:
-        del ids[key]
+        del lists[key]

@@ -119,6 +119,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "manifest@1.1.0": [MANIFEST],
     "error@1.0.0": [ERROR],
     "error@1.1.0": [ERROR, ERROR | {"code": "E_BAD_REQUEST"}],
+    "node.labels@1.0.0": [{}, {"name": "pump-7", "tags": {"site": "lab", "floor_2": "North.1"}}],
     "system.echo.invoke.input@1.0.0": [{"message": "ping"}, {"message": ""}, {"message": "~" * 1024}],
     "system.echo.invoke.output@1.0.0": [ECHO_RESULT],
     "system.metrics.snapshot.input@1.0.0": [{}, {"include": ["cpu", "disk"]}],

@@ -20,6 +20,7 @@ PUBLISHED = {
     "error@1.1.0": "d376db497142e26e4ec6a2f0a4d2590ab601fbcba0bc9505bae3badaaf95514f",
     "manifest@1.0.0": "21ea3164f1659b2fa4d9833a04d7622c3f63d2632467aea715ea0d902d10e616",
     "manifest@1.1.0": "21ea3164f1659b2fa4d9833a04d7622c3f63d2632467aea715ea0d902d10e616",
+    "node.labels@1.0.0": "08c9c4cedc8b14320709b54c7262eb68ff437ec4c945fc2311eb4cbae5d361b7",
     "node.wire.announce@2.2.0": "239911fa140badfea420bf0ab42178c3892bdbd815fbcd595fd636858845eb42",
     "node.wire.announce_ack@2.2.0": "fd7bbd0a2d94eb4b8ca6de6efb461a2f6766bfca254d5603a13dd4fd8a523535",
     "node.wire.auth@2.2.0": "58def35c0923fc8c289917f710140499391efdf067b4204861fac03b1abc2784",

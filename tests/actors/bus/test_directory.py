@@ -6,11 +6,12 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.directory import LocalDirectory, NodeRecord
+from actors.bus.directory import LocalDirectory, NodeRecord, Presence
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import Appended, AppendRefused, OpenItem, Part, RefusalReason, answered
 from schemas.canonical import digest
 from schemas.closes import NodeClose
+from schemas.labels import UNLABELLED, Labels
 from schemas.manifest import Accepted, NodeIdentity
 from schemas.projection import project
 from tests.schemas.examples import ECHO_CAPABILITY, METRICS_CAPABILITY
@@ -176,3 +177,76 @@ async def test_manifest_that_this_version_cannot_read_is_that_nodes_trouble() ->
         ("manifest_unreadable", "a"),
         ("manifest_unreadable", "b"),
     ]
+
+
+PUMP, VALVE = NodeIdentity("a", "acme"), NodeIdentity("b", "acme")
+
+
+async def test_labels_are_found_by_name_and_tag_and_shown_with_the_record(directory: LocalDirectory) -> None:
+    labels = Labels("pump-7", {"site": "lab", "row": "2"})
+    directory.label(PUMP, labels)  # before it has ever announced itself
+    assert directory.named("acme", "pump-7") == "a"
+    assert directory.labels_of("a") == labels
+    await live(directory, "a")
+    assert found(directory, "a").labels == labels
+    directory.label(VALVE, Labels(None, {"site": "lab"}))
+    assert list(directory.tagged("acme", "site=lab")) == ["a", "b"]
+    assert list(directory.tagged("acme", "row=2")) == ["a"]
+    assert list(directory.names("acme")) == ["pump-7"]
+    for nobody in (directory.tagged("other", "site=lab"), directory.names("other"), directory.tagged("acme", "site=x")):
+        assert list(nobody) == []
+    assert directory.named("other", "pump-7") is None
+
+
+async def test_labels_outlast_a_session_and_a_new_manifest(directory: LocalDirectory) -> None:
+    directory.label(PUMP, Labels("pump-7"))
+    node = await live(directory, "a")
+    directory.went(node, 1, NodeClose.NORMAL, WALL_MS)
+    await announce(directory, node, METRICS_CAPABILITY)
+    assert found(directory, "a").labels.name == "pump-7"
+
+
+async def test_what_a_node_was_called_before_finds_it_no_more(directory: LocalDirectory) -> None:
+    directory.label(PUMP, Labels("pump-7", {"site": "lab"}))
+    before = directory.labels_revision
+    directory.label(PUMP, Labels("pump-8", {"site": "roof"}))
+    assert directory.labels_revision > before
+    assert directory.named("acme", "pump-7") is None
+    assert directory.named("acme", "pump-8") == "a"
+    assert list(directory.tagged("acme", "site=lab")) == []
+    directory.label(PUMP, UNLABELLED)
+    assert (directory.named("acme", "pump-8"), list(directory.names("acme"))) == (None, [])
+    assert directory.labels_of("a") == UNLABELLED
+
+
+async def test_a_new_name_of_a_live_node_is_news(directory: LocalDirectory) -> None:
+    heard = []
+    directory.listen("acme", lambda: heard.append(1))
+    directory.label(PUMP, Labels("pump-7"))
+    assert heard == []
+    await live(directory, "a")
+    heard.clear()
+    directory.label(PUMP, Labels("pump-7"))
+    assert heard == []
+    directory.label(PUMP, Labels("pump-8"))
+    assert heard == [1]
+
+
+async def test_presence_and_when_a_node_was_last_seen(directory: LocalDirectory) -> None:
+    node = NodeIdentity("a", "acme")
+    await announce(directory, node)
+    record = found(directory, "a")
+    assert (record.presence(WALL_MS), record.last_seen_ms(WALL_MS + 500)) == (Presence.AWAY, WALL_MS)
+    directory.came(node, 1, WALL_MS + 1, "heliograph/1.0")
+    record = found(directory, "a")
+    assert (record.presence(WALL_MS + 9), record.last_seen_ms(WALL_MS + 9)) == (Presence.LIVE, WALL_MS + 9)
+    assert record.presence(WALL_MS + 1000) is Presence.EXPIRED
+    assert record.agent == "heliograph/1.0"
+    directory.went(node, 1, NodeClose.NORMAL, WALL_MS + 20)
+    assert found(directory, "a").last_seen_ms(WALL_MS + 99) == WALL_MS + 20
+
+
+def found(directory: LocalDirectory, node_id: str) -> NodeRecord:
+    record = directory.find(node_id)
+    assert record is not None
+    return record
