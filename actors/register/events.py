@@ -1,0 +1,147 @@
+"""What operators did to nodes, and what nodes did about their own identity, as it lies in the log.
+
+A member is what follows from a node's events: it is written with them, so that a start reads members and not history.
+Keys and tokens are in neither; a certificate is named by its `kid`, a token by its `jti`.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from schemas.labels import Labels
+from schemas.manifest import NodeIdentity
+
+
+class _Event(msgspec.Struct, frozen=True, tag=lambda name: f"{name}@1", tag_field="event"):
+    at_ms: int
+    by: str  # the operator's `sub`, or the node's id
+    node_id: str
+    tenant: str
+
+
+class NodeEnrolled(_Event, frozen=True):
+    kid: str
+    jti: str | None  # None: the token comes from elsewhere
+    name: str | None
+    tags: dict[str, str]
+
+
+class NodeLabelled(_Event, frozen=True):
+    """Renamed or tagged: all that it is called from here on."""
+
+    name: str | None
+    tags: dict[str, str]
+
+
+class NodeRenewed(_Event, frozen=True):
+    """There is a new identity. The old one is good until the new one is used, or its time is up."""
+
+    kid: str
+    jti: str | None
+    public_key: str  # hex
+    from_kid: str | None  # the identity that asked for it; None: an operator did
+    from_jti: str | None
+
+
+class IdentityRetired(_Event, frozen=True):
+    """Every identity older than the one that was renewed to is over."""
+
+
+class NodeRevoked(_Event, frozen=True):
+    """For good: this id does not come back."""
+
+
+class NodeForgotten(_Event, frozen=True):
+    """Nothing of it is to be kept, but that its id is revoked."""
+
+
+class NodeErased(_Event, frozen=True):
+    """Nothing of it is left."""
+
+
+Event: TypeAlias = (
+    NodeEnrolled | NodeLabelled | NodeRenewed | IdentityRetired | NodeRevoked | NodeForgotten | NodeErased
+)
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    """A new identity that has not been used yet."""
+
+    at_ms: int
+    kid: str
+    jti: str | None
+    public_key: str
+    from_kid: str | None
+    from_jti: str | None
+
+
+class Current(msgspec.Struct, frozen=True):
+    """What a renewal came to: identities made before `at_ms`, all but this one, are over."""
+
+    at_ms: int
+    kid: str
+    jti: str | None
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A node by the word of operators."""
+
+    node_id: str
+    tenant: str
+    enrolled_at_ms: int | None = None  # None: by a version that kept no register
+    name: str | None = None
+    tags: dict[str, str] = {}
+    renewal: Renewal | None = None
+    current: Current | None = None
+    revoked_at_ms: int | None = None
+    is_forgotten: bool = False
+    is_erased: bool = False
+
+    @property
+    def identity(self) -> NodeIdentity:
+        return NodeIdentity(self.node_id, self.tenant)
+
+    @property
+    def labels(self) -> Labels:
+        return Labels(self.name, self.tags)
+
+    @property
+    def is_revoked(self) -> bool:
+        return self.revoked_at_ms is not None
+
+
+def evolve(member: Member, event: Event) -> Member:
+    """The member after this event of its node."""
+    change = msgspec.structs.replace
+    match event:
+        case NodeEnrolled(name=name, tags=tags, at_ms=at_ms):
+            return change(member, enrolled_at_ms=at_ms, name=name, tags=tags)
+        case NodeLabelled(name=name, tags=tags):
+            return change(member, name=name, tags=tags)
+        case NodeRenewed():
+            renewal = Renewal(event.at_ms, event.kid, event.jti, event.public_key, event.from_kid, event.from_jti)
+            return change(member, renewal=renewal)
+        case IdentityRetired():
+            renewal = member.renewal
+            current = None if renewal is None else Current(renewal.at_ms, renewal.kid, renewal.jti)
+            return change(member, renewal=None, current=current)
+        case NodeRevoked(at_ms=at_ms):
+            return change(member, revoked_at_ms=at_ms, renewal=None)
+        case NodeForgotten():
+            gone = Member(member.node_id, member.tenant, revoked_at_ms=member.revoked_at_ms, is_forgotten=True)
+            return gone
+        case NodeErased():
+            return change(member, is_erased=True)
+
+
+_encoder = msgspec.json.Encoder()
+_member_decoder = msgspec.json.Decoder(Member)
+
+
+def encode(written: Event | Member) -> bytes:
+    return _encoder.encode(written)
+
+
+def decode_member(data: bytes) -> Member:
+    """Raises msgspec.MsgspecError."""
+    return _member_decoder.decode(data)
