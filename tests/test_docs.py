@@ -170,7 +170,8 @@ def test_access_reference_lists_every_route() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     table = page.partition("## Routes")[2].partition("\n- ")[0]
     modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
-    routes = {found for module in modules for found in re.findall(r'"(/[^"]+)": \("(?:GET|POST)"', module.read_text())}
+    route = re.compile(r'"(/[^"]+)": (?:\("(?:GET|POST)"|actions\.(?:action|look)\()')
+    routes = {found for module in modules for found in route.findall(module.read_text())}
     assert len(routes) > 15
     listed = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"`(?:GET |POST )?(/[^`?]+)", table)}
     assert listed == routes | {mcp_endpoint.PATH, mcp_endpoint.METADATA_PATH}

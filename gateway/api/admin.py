@@ -7,13 +7,11 @@ GET  /admin/nodes    every node that has announced itself, in pages (?cursor, ?l
 GET  /admin/log/{node_id}?after=N   the history of a node's commands
 GET  /admin/ledger/{agent}          what an agent has spent
 
-Each POST is an action, and leaves one line in the log, whatever became of it. Where tokens come from elsewhere
-(`access.jwks`), an identity has no token and nothing is minted.
+Each POST is an action, and leaves one line in the log, whatever became of it (`actions.py`). Where tokens come from
+elsewhere (`access.jwks`), an identity has no token and nothing is minted.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -24,14 +22,15 @@ from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore, UnreadableError
 from actors.node.moment import Moment
 from actors.node.node_stream import stream_of
+from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
 from gateway.api.pages import NODE_ID, PAGE_NODES_WITH_TOOLS_MAX, answer_with_nodes
-from gateway.calls.audit import Audit, Decision
+from gateway.calls.audit import Audit
 from gateway.governance.spend.report import report
-from gateway.identity.authenticator import Authenticator, NotAdmitted
-from gateway.identity.tokens import AGENT_ID, TENANT, Scope, TokenClass
+from gateway.identity.operators import Operators
+from gateway.identity.tokens import AGENT_ID, TENANT, OperatorScope, Principal, Scope, TokenClass
 from gateway.main.data_folder import NO_TOKENS, DataFolder, makes_tokens
-from gateway.net.exchange import BodyTooLarge, Exchange
-from gateway.net.router import ANY, Handler, Routes, RouteTable
+from gateway.net.exchange import Exchange
+from gateway.net.router import ANY, Routes, RouteTable
 from schemas.errors import Code
 from schemas.registry import REGISTRY
 
@@ -56,24 +55,10 @@ class _Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jti: Annotated[str, msgspec.Meta(pattern=MSG_ID_PATTERN)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Done:
-    answer: Mapping[str, Any]
-    target: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Declined:
-    reason: str
-    message: str
-    suggested_fix: str | None = None
-    code: Code = Code.MANIFEST_INVALID
-
-
 class Admin:
     def __init__(
         self,
-        operators: Authenticator,
+        operators: Operators,
         folder: DataFolder,
         directory: Directory,
         store: LogStore,
@@ -82,84 +67,42 @@ class Admin:
         revoke: Callable[[str], None],
         new_id: Callable[[], str],
         now: Callable[[], Moment],
+        *more: OperatorRoutes,
     ) -> None:
-        """`revoke` ends what a token opened."""
+        """`revoke` ends what a token opened; `more` are operators' routes from elsewhere."""
         self._operators = operators
         self._folder = folder
         self._directory = directory
         self._store = store
         self._ledgers = ledgers
-        self._audit = audit
         self._end_what_it_opened = revoke
         self._new_id = new_id
         self._now = now
-        self.routes: Routes = {"/admin/*": (ANY, self._handle)}
+        actions = Actions(operators, audit, now)
+        here: OperatorRoutes = {
+            "/admin/enroll": actions.action("enroll", OperatorScope.FLEET_WRITE, _Enroll, self._enroll),
+            "/admin/mint": actions.action("mint", OperatorScope.TOKENS_MINT, _Mint, self._mint),
+            "/admin/revoke": actions.action("revoke", OperatorScope.TOKENS_MINT, _Revoke, self._revoke),
+            "/admin/nodes": actions.look(OperatorScope.FLEET_READ, self._nodes),
+            "/admin/log/{}": actions.look(OperatorScope.FLEET_READ, self._log),
+            "/admin/ledger/{}": actions.look(OperatorScope.SPEND_READ, self._ledger),
+        }
         self._table = RouteTable(
-            {
-                "/admin/enroll": ("POST", self._action("enroll", _Enroll, self._enroll)),
-                "/admin/mint": ("POST", self._action("mint", _Mint, self._mint)),
-                "/admin/revoke": ("POST", self._action("revoke", _Revoke, self._revoke)),
-                "/admin/nodes": ("GET", self._nodes),
-                "/admin/log/{}": ("GET", self._log),
-                "/admin/ledger/{}": ("GET", self._ledger),
-            }
+            *({path: (route.method, route.handler) for path, route in table.items()} for table in (here, *more))
         )
+        self.routes: Routes = {"/admin/*": (ANY, self._handle)}
 
     async def _handle(self, exchange: Exchange) -> None:
         """Nobody else learns even which routes there are."""
-        if await self._operators.admit(exchange) is not None:
+        if await self._operators.any.admit(exchange) is not None:
             await self._table.find(exchange)(exchange)
 
     # ---- actions ----------------------------------------------------------------------------------------------------
 
-    def _action(self, name: str, shape: type[Any], act: Callable[[Any], _Done | _Declined]) -> Handler:
-        return partial(self._perform, name, shape, act)
-
-    async def _perform(
-        self, name: str, shape: type[Any], act: Callable[[Any], _Done | _Declined], exchange: Exchange
-    ) -> None:
-        arrived = self._now()
-        operator = await self._operators.admit(exchange)
-        if operator is None:
-            return
-        decision, code, reason, target = Decision.ABANDONED, None, None, None
-        try:
-            outcome = await self._outcome(shape, act, exchange)
-            if isinstance(outcome, _Done):
-                decision, target = Decision.ANSWERED, outcome.target
-                await exchange.json(outcome.answer)
-                return
-            decision, reason = Decision.REFUSED, outcome.reason
-            if isinstance(outcome, NotAdmitted):
-                code = Code.SAFETY_DENIED
-                await self._operators.refuse(exchange, outcome)
-            else:
-                code = outcome.code
-                await exchange.refuse(code, outcome.message, outcome.suggested_fix)
-        except BodyTooLarge:
-            decision, code, reason = Decision.REFUSED, Code.MANIFEST_INVALID, "too_large"
-            raise
-        finally:
-            took_ms = round((self._now().mono_s - arrived.mono_s) * 1000, 1)
-            self._audit.action(operator, name, decision, target=target, code=code, reason=reason, took_ms=took_ms)
-
-    async def _outcome(
-        self, shape: type[Any], act: Callable[[Any], _Done | _Declined], exchange: Exchange
-    ) -> _Done | _Declined | NotAdmitted:
-        body = await exchange.body()
-        checked = self._operators.check(exchange)  # once more: the body may have been long in coming
-        if isinstance(checked, NotAdmitted):
-            return checked
-        try:
-            request = msgspec.json.decode(body, type=shape)
-        except msgspec.MsgspecError:
-            return _Declined("malformed", "The body is not what this route takes.", "Compare it with the reference.")
-        return act(request)
-
-    def _enroll(self, request: _Enroll) -> _Done | _Declined:
+    def _enroll(self, request: _Enroll, _: Principal) -> Outcome:
         node_id, jti = request.node_id or str(ULID()).lower(), self._new_id()
         if not NODE_ID.search(node_id) or not TENANT.match(request.tenant):
-            return _Declined(
+            return Declined(
                 "claims",
                 "node_id or tenant is not valid.",
                 "A node_id is a ULID in lower case, a tenant has 1 to 64 printable ASCII characters.",
@@ -173,24 +116,24 @@ class Admin:
             "token": identity.token or None,
         }
         made = {"jti": jti} if identity.token else {}
-        return _Done(answer, {"node_id": node_id, "tenant": request.tenant, **made})
+        return Done(answer, {"node_id": node_id, "tenant": request.tenant, **made})
 
-    def _mint(self, request: _Mint) -> _Done | _Declined:
+    def _mint(self, request: _Mint, _: Principal) -> Outcome:
         if not makes_tokens(self._folder.path):
-            return _Declined("no_tokens", NO_TOKENS, "Ask that issuer for a token with these claims.")
+            return Declined("no_tokens", NO_TOKENS, "Ask that issuer for a token with these claims.")
         jti, claims = self._new_id(), (request.token_class, request.sub, request.tenant, request.scopes, request.life_s)
         try:
             token = self._folder.mint(*claims, jti, self._now().wall_ms)
         except ValueError as error:
-            return _Declined("claims", str(error))
+            return Declined("claims", str(error))
         target = {name: getattr(request, name) for name in ("token_class", "sub", "tenant", "scopes")}
-        return _Done({"token": token, "jti": jti}, {**target, "jti": jti})
+        return Done({"token": token, "jti": jti}, {**target, "jti": jti})
 
-    def _revoke(self, request: _Revoke) -> _Done | _Declined:
+    def _revoke(self, request: _Revoke, _: Principal) -> Outcome:
         try:
             self._folder.revoke(request.jti)
         except OSError:
-            return _Declined(
+            return Declined(
                 "not_durable",
                 "The token is refused from now on, but that could not be written: it holds until the gateway restarts.",
                 "Make room in the data folder, then revoke it again.",
@@ -198,38 +141,35 @@ class Admin:
             )
         finally:
             self._end_what_it_opened(request.jti)
-        return _Done({"revoked": request.jti}, {"jti": request.jti})
+        return Done({"revoked": request.jti}, {"jti": request.jti})
 
     # ---- looks ------------------------------------------------------------------------------------------------------
 
     async def _nodes(self, exchange: Exchange) -> None:
         await answer_with_nodes(exchange, self._directory, None, "nodes", _shown, PAGE_NODES_WITH_TOOLS_MAX)
 
-    async def _ledger(self, exchange: Exchange) -> None:
+    async def _ledger(self, exchange: Exchange) -> Mapping[str, Any] | None:
         sub = exchange.name
         if self._ledgers is None or not AGENT_ID.match(sub):
             await exchange.refuse_status(404, "No such agent.", "An agent is agent_<uuid>: the sub of its token.")
-            return
-        ledgers = await report(self._store, self._ledgers, sub)
-        if await self._operators.admit(exchange) is not None:
-            await exchange.json({"ledgers": ledgers})
+            return None
+        return {"ledgers": await report(self._store, self._ledgers, sub)}
 
-    async def _log(self, exchange: Exchange) -> None:
+    async def _log(self, exchange: Exchange) -> Mapping[str, Any] | None:
         if not NODE_ID.search(exchange.name):
             await exchange.refuse_status(404, "No such node.", "GET /admin/nodes lists the ids of all nodes.")
-            return
+            return None
         after = exchange.query("after") or "0"
         if not (after.isascii() and after.isdigit() and len(after) < 16):
             await exchange.refuse(Code.MANIFEST_INVALID, "after is not a number.", "Leave it out, or give a version.")
-            return
+            return None
         try:
             recorded = await self._store.read(stream_of(exchange.name), int(after), LOG_EVENTS_MAX)
             events = [{"version": event.version, **msgspec.json.decode(event.data)} for event in recorded]
         except (UnreadableError, msgspec.MsgspecError):
             await exchange.refuse(Code.INTERNAL, "The history of this node cannot be read.", "See the gateway's log.")
-            return
-        if await self._operators.admit(exchange) is not None:
-            await exchange.json({"events": events})
+            return None
+        return {"events": events}
 
 
 def _shown(record: NodeRecord) -> Mapping[str, Any]:

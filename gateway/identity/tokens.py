@@ -43,6 +43,16 @@ class Scope(StrEnum):
     DEVICE_CONNECT = "device:connect"
 
 
+class OperatorScope(StrEnum):
+    """Closed too, and ours: for the class `operator` alone, as those of RFC-0003 are for agents and devices alone."""
+
+    FLEET_READ = "fleet:read"  # nodes, log, metrics, audit
+    FLEET_WRITE = "fleet:write"  # enroll, name, tag, renew, revoke, forget nodes
+    TOKENS_MINT = "tokens:mint"  # mint and revoke tokens
+    POLICY_WRITE = "policy:write"
+    SPEND_READ = "spend:read"  # ledgers
+
+
 AGENT_ID = re.compile(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _SUBJECT_OF_CLASS = {
     TokenClass.AGENT_RUNTIME: AGENT_ID,

@@ -28,7 +28,8 @@ from gateway.devices.device_side import DeviceSide
 from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
-from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
+from gateway.identity.authenticator import Authenticator
+from gateway.identity.operators import Operators
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import Principal
 from gateway.main.clock import now, now_of_this_run
@@ -152,7 +153,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 for feature in features:
                     feature.revoke(token_id)
 
-            operators = Authenticator(folder.verifier, now_here, FOR_OPERATORS)
+            operators = Operators(folder.verifier, now_here)
             scrapers = None if settings.http.metrics_open else Authenticator(folder.verifier, now_here, FOR_SCRAPERS)
             ledgers = devices.ledgers
             features = (

@@ -9,7 +9,7 @@ from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.api.admin import Admin
 from gateway.calls.audit import Audit
-from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
+from gateway.identity.operators import Operators
 from gateway.identity.tokens import TokenClass
 from gateway.main.data_folder import DataFolder
 from tests.actors.node.harness import now
@@ -24,7 +24,7 @@ def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
         streams.revoke(token_id)
 
     services = fleet.services
-    operators = Authenticator(folder.verifier, now, FOR_OPERATORS)
+    operators = Operators(folder.verifier, now)
     directory, store, ledgers = services.directory, services.store, services.ledgers
     return Admin(operators, folder, directory, store, ledgers, Audit(now), revoke, new_id, now)
 
