@@ -84,19 +84,29 @@ class KnownCertificates:
     def __init__(self, ca: x509.Certificate, leafs: Iterable[Leaf] = ()) -> None:
         self._ca = ca
         self._leafs: dict[str, Leaf] = {}
+        self._of_node: dict[str, dict[str, Leaf]] = {}
         self._tenants: dict[str, frozenset[str]] = {}  # by node: asked at each connect
         for leaf in leafs:
             self.learn(leaf)
 
     def learn(self, leaf: Leaf) -> None:
         self._leafs[leaf.kid] = leaf
+        self._of_node.setdefault(leaf.node_id, {})[leaf.kid] = leaf
         self._tenants[leaf.node_id] = self.tenants_of(leaf.node_id) | {leaf.tenant}
+
+    def forget(self, leaf: Leaf) -> None:
+        """It counts no more; the tenant that its node belongs to does not change by that. Idempotent."""
+        self._leafs.pop(leaf.kid, None)
+        self._of_node.get(leaf.node_id, {}).pop(leaf.kid, None)
+
+    def leafs_of(self, node_id: str) -> tuple[Leaf, ...]:
+        return tuple(self._of_node.get(node_id, {}).values())
 
     def resolve(self, kid: str) -> Leaf | None:
         return self._leafs.get(kid)
 
     def tenants_of(self, node_id: str) -> frozenset[str]:
-        """The tenants that a node has certificates of: mostly one, none for a node that was never enrolled."""
+        """The tenants that a node has, or had, certificates of: mostly one, none for one that was never enrolled."""
         return self._tenants.get(node_id, frozenset())
 
     def vouches_for(self, leaf: Leaf, now_ms: int) -> bool:

@@ -239,6 +239,17 @@ class LocalDirectory:
         for tag in labels.tag_texts:
             change(self._tagged, (tenant, tag), node_id)
 
+    async def forget(self, node_id: str, wall_ms: int) -> bool:
+        """Remove what the node announced; whether that is durable. Its sessions are over for good."""
+        part = Part(stream=_STREAM, expected_version=0, at_ms=wall_ms, closed=(node_id,))
+        if not isinstance(await self._store.append(part), Appended):
+            return False
+        record = self._records.pop(node_id, None)
+        if record is not None:
+            self._unlist(record)
+            self.notify(record.tenant)
+        return True
+
     # ---- for the owner of a node's session --------------------------------------------------------------------------
 
     def announce(
@@ -290,13 +301,16 @@ class LocalDirectory:
     def _list(self, record: NodeRecord) -> None:
         older = self._records.get(record.node_id)
         if older is not None:  # of another tenant now
-            _remove_one(self._ids, older.tenant, older.node_id)
-            _remove_one(self._ids, None, older.node_id)
-            if older.live:
-                _remove_one(self._live, older.tenant, older.node_id)
+            self._unlist(older)
         self._records[record.node_id] = record
         for key in (record.tenant, None):
             _add_one(self._ids, key, record.node_id)
+
+    def _unlist(self, record: NodeRecord) -> None:
+        for key in (record.tenant, None):
+            _remove_one(self._ids, key, record.node_id)
+        if record.live:
+            _remove_one(self._live, record.tenant, record.node_id)
 
 
 def _add_one(lists: dict[Any, list[str]], key: Any, one: str) -> None:

@@ -236,12 +236,15 @@ class _Draft:
             if self.is_live:
                 self.answer(SendCancel(msg_id))
 
-    def sweep(self, _: Sweep) -> None:
+    def sweep(self, sweep: Sweep) -> None:
         for command in self.state.open_commands.values():
-            if command.epoch is None and self.is_late(command):
-                self.expire(command.msg_id, ExpiryReason.DEADLINE)
+            if command.epoch is None and (sweep.gone_for_good or self.is_late(command)):
+                reason = ExpiryReason.DEADLINE if self.is_late(command) else ExpiryReason.UNWRITTEN
+                self.expire(command.msg_id, reason)
             # Sent commands are in doubt from their deadline on at the latest, seconds after they were sent.
-            elif command.epoch is not None and self.now_ms >= command.deadline_at_ms + IN_DOUBT_MS_MAX:
+            elif command.epoch is not None and (
+                sweep.gone_for_good or self.now_ms >= command.deadline_at_ms + IN_DOUBT_MS_MAX
+            ):
                 self.record_final(CommandUnknown(self.now_ms, command.msg_id))
 
     def resume(self, resume: TakeResume) -> None:

@@ -39,6 +39,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 SWEEP_EVERY_S = 60.0
 CALLS_S_MAX_AT_STOP = 3.5  # a stop has 4 s for them: who still waits then is told E_DEADLINE_EXCEEDED before
 COMPACT_EVERY_SWEEPS = 60
+NOTHING_BUT_TIME = Sweep()
 RETENTION_MS = 7 * 24 * 3600 * 1000  # settled history older than this is removed from the log
 
 
@@ -124,6 +125,22 @@ class Fleet:
             if actor.token_id == token_id:
                 actor.close(NodeClose.UNAUTHORIZED)
 
+    def end(self, node_id: str, close: NodeClose, *, spare: str | None = None) -> None:
+        """End the session of this node, but not one that the token `spare` opened."""
+        actor = self.nodes.find(node_id)
+        if actor is not None and (spare is None or actor.token_id != spare):
+            actor.close(close)
+
+    async def forget(self, node_id: str) -> bool:
+        """Settle what a node that will never come back has left open, then remove its history; whether that is done.
+
+        Not while it is connected, nor when the log does not take it. Idempotent.
+        """
+        if self.nodes.find(node_id) is not None or not await self._sweep_away(node_id, Sweep(gone_for_good=True)):
+            return False
+        self.services.kept.pop(node_id, None)
+        return await self.services.store.forget(stream_of(node_id)) is None
+
     async def settle_ledgers(self) -> None:
         """Once, at start: what the process before left reserved, and for no command that is still open, was spent."""
         ledgers, open_commands = self.services.ledgers, []
@@ -208,23 +225,26 @@ class Fleet:
             else:
                 await self._sweep_away(node_id)
 
-    async def _sweep_away(self, node_id: str) -> None:
+    async def _sweep_away(self, node_id: str, sweep: Sweep = NOTHING_BUT_TIME) -> bool:
+        """Whether there is nothing left to settle: not even in a history that cannot be read."""
         state = await self._read(node_id)
         if state is None:
-            return
+            return True
         wall_ms = self.services.now().wall_ms
-        decision = decide(state, Sweep(), wall_ms)
+        decision = decide(state, sweep, wall_ms)
         if not decision.events:
-            return
+            return True
         part = part_of(node_id, state, decision, wall_ms)
         # A conflict means that the node has come back meanwhile, a refusal that the log is in trouble: in both cases
         # the next sweep is soon enough.
         answer = await append_with_charges(self.services.store, self.services.ledgers, part, decision.events, wall_ms)
-        if isinstance(answer, Appended):
-            for settled in decision.answers:
-                if isinstance(settled, Settled):
-                    node = NodeIdentity(node_id, state.open_commands[settled.msg_id].tenant)
-                    self.services.calls.of(node).settle(settled.msg_id, outcome_of(settled))
+        if not isinstance(answer, Appended):
+            return False
+        for settled in decision.answers:
+            if isinstance(settled, Settled):
+                node = NodeIdentity(node_id, state.open_commands[settled.msg_id].tenant)
+                self.services.calls.of(node).settle(settled.msg_id, outcome_of(settled))
+        return True
 
     async def _read(self, node_id: str) -> NodeState | None:
         """None when its history cannot be read: that is this node's trouble, its sessions end with 1011."""

@@ -86,7 +86,10 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """Time has passed: at start, and each minute."""
+    """Time has passed: at start, and each minute. A node that is `gone_for_good` will never report: then nothing is
+    waited for."""
+
+    gone_for_good: bool = False
 
 
 class TakeSnapshot(msgspec.Struct, frozen=True):

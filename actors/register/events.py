@@ -122,14 +122,13 @@ def evolve(member: Member, event: Event) -> Member:
             renewal = Renewal(event.at_ms, event.kid, event.jti, event.public_key, event.from_kid, event.from_jti)
             return change(member, renewal=renewal)
         case IdentityRetired():
-            renewal = member.renewal
-            current = None if renewal is None else Current(renewal.at_ms, renewal.kid, renewal.jti)
+            new = member.renewal
+            current = None if new is None else Current(new.at_ms, new.kid, new.jti)
             return change(member, renewal=None, current=current)
         case NodeRevoked(at_ms=at_ms):
             return change(member, revoked_at_ms=at_ms, renewal=None)
         case NodeForgotten():
-            gone = Member(member.node_id, member.tenant, revoked_at_ms=member.revoked_at_ms, is_forgotten=True)
-            return gone
+            return Member(member.node_id, member.tenant, revoked_at_ms=member.revoked_at_ms, is_forgotten=True)
         case NodeErased():
             return change(member, is_erased=True)
 

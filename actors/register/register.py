@@ -4,6 +4,7 @@ One stream for all nodes: its events are what happened, its open items the membe
 while something is being written has it written all the same.
 """
 
+from bisect import insort
 from collections.abc import Awaitable, Callable, Iterator
 
 import msgspec
@@ -32,6 +33,8 @@ class Register:
         self.roll = Roll()
         self._store = store
         self._directory = directory
+        self.ids: list[str] = []
+        """Of all members, sorted. Not a copy: use it before the next await."""
         self._version = 0
         self._unreadable: set[str] = set()  # members of whom nobody knows whether they are revoked
         self._turn = trio.Lock()
@@ -69,7 +72,8 @@ class Register:
                 return decided if isinstance(decided, Refusal) else ()
             await before()
             with trio.CancelScope(shield=True):  # else the next one would decide on what is no longer true
-                return await self._write(tuple(decided), at_ms)
+                written = await self._write(tuple(decided), at_ms)
+        return written
 
     async def _write(self, events: tuple[Event, ...], at_ms: int) -> tuple[Event, ...] | Refusal:
         members = self.roll.after(events)
@@ -90,5 +94,7 @@ class Register:
         return events
 
     def _put(self, member: Member) -> None:
+        if self.roll.find(member.node_id) is None:
+            insort(self.ids, member.node_id)
         self.roll.put(member)
         self._directory.label(member.identity, member.labels)

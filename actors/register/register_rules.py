@@ -44,7 +44,6 @@ class Trouble(StrEnum):
     OTHER_TENANT = "other_tenant"
     REVOKED = "revoked"
     NOT_REVOKED = "not_revoked"
-    CONNECTED = "connected"
     RENEWED_OTHERWISE = "renewed_otherwise"
     NOT_WRITTEN = "not_written"
 
@@ -76,7 +75,6 @@ WORDS = {
     ),
     Trouble.REVOKED: ("This node is revoked, and that is for good.", "Enroll it under a new id: leave the id out."),
     Trouble.NOT_REVOKED: ("This node is not revoked.", "Revoke it first: what is forgotten must not come back."),
-    Trouble.CONNECTED: ("The node's last connection is still being closed.", "Try again in a few seconds."),
     Trouble.RENEWED_OTHERWISE: (
         "This identity was already renewed, with another key.",
         "Use the identity of that renewal. If it is lost, renew or enroll the node as an operator.",
@@ -145,7 +143,9 @@ class Enrolment:
     tags: Mapping[str, str] | None = None
 
 
-def resolve(roll: Roll, node: str, tenant: str | None, tenant_of: Callable[[str], str | None]) -> NodeIdentity | Refusal:
+def resolve(
+    roll: Roll, node: str, tenant: str | None, tenant_of: Callable[[str], str | None]
+) -> NodeIdentity | Refusal:
     """The node that a person means by an id or a name. `tenant_of` knows nodes that are no members yet."""
     if is_node_id(node):
         member = roll.find(node)
@@ -282,7 +282,7 @@ def renewed_already(roll: Roll, node: NodeIdentity, from_kid: str, from_jti: str
 def renew(
     roll: Roll, node: NodeIdentity, new: NewIdentity, from_kid: str | None, from_jti: str | None, act: Act
 ) -> Decision:
-    """By the node that has the old identity, or (both None) by an operator, which undoes a renewal that is under way."""
+    """By the node that has the old identity, or (both None) by an operator, who undoes a renewal that is under way."""
     member = roll.find(node.node_id)
     if member is not None and member.is_revoked:
         return Refusal(Trouble.REVOKED)

@@ -18,7 +18,7 @@ from gateway.calls.audit import Audit, Decision
 from gateway.identity.authenticator import NotAdmitted
 from gateway.identity.operators import Operators
 from gateway.identity.tokens import OperatorScope, Principal
-from gateway.net.exchange import BodyTooLarge, Exchange
+from gateway.net.exchange import BODY_BYTES_MAX, BodyTooLarge, Exchange
 from gateway.net.router import Handler
 from schemas.errors import Code
 
@@ -62,9 +62,11 @@ class Actions:
         self._audit = audit
         self._now = now
 
-    def action(self, name: str, scope: OperatorScope, shape: type[Any], act: Act) -> OperatorRoute:
+    def action(
+        self, name: str, scope: OperatorScope, shape: type[Any], act: Act, body_bytes_max: int = BODY_BYTES_MAX
+    ) -> OperatorRoute:
         """`shape` is what the body has to decode to."""
-        return OperatorRoute("POST", scope, partial(self._perform, name, scope, shape, act))
+        return OperatorRoute("POST", scope, partial(self._perform, name, scope, shape, act, body_bytes_max))
 
     def look(self, scope: OperatorScope, look: Look) -> OperatorRoute:
         return OperatorRoute("GET", scope, partial(self._show, scope, look))
@@ -78,14 +80,22 @@ class Actions:
         if seen is not None and await operators.admit(exchange) is not None:
             await exchange.json(seen)
 
-    async def _perform(self, name: str, scope: OperatorScope, shape: type[Any], act: Act, exchange: Exchange) -> None:
+    async def _perform(
+        self,
+        name: str,
+        scope: OperatorScope,
+        shape: type[Any],
+        act: Act,
+        body_bytes_max: int,
+        exchange: Exchange,
+    ) -> None:
         arrived = self._now()
         operator = await self._operators.any.admit(exchange)
         if operator is None:
             return
         decision, code, reason, target = Decision.ABANDONED, None, None, None
         try:
-            outcome = await self._outcome(scope, shape, act, exchange)
+            outcome = await self._outcome(scope, shape, act, body_bytes_max, exchange)
             if isinstance(outcome, Done):
                 decision, target = Decision.ANSWERED, outcome.target
                 await exchange.json(outcome.answer)
@@ -105,13 +115,13 @@ class Actions:
             self._audit.action(operator, name, decision, target=target, code=code, reason=reason, took_ms=took_ms)
 
     async def _outcome(
-        self, scope: OperatorScope, shape: type[Any], act: Act, exchange: Exchange
+        self, scope: OperatorScope, shape: type[Any], act: Act, body_bytes_max: int, exchange: Exchange
     ) -> Outcome | NotAdmitted:
         operators = self._operators.having(scope)
         checked = operators.check(exchange)
         if isinstance(checked, NotAdmitted):
             return checked
-        body = await exchange.body()
+        body = await exchange.body(body_bytes_max)
         checked = operators.check(exchange)  # once more: the body may have been long in coming
         if isinstance(checked, NotAdmitted):
             return checked

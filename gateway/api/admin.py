@@ -1,9 +1,7 @@
 """What operators do to a running gateway: `/admin/…`, with an operator token.
 
-POST /admin/enroll   {"tenant", "node_id"?} → the node's identity, once
 POST /admin/mint     {"token_class", "sub", "tenant", "scopes", "life_s"} → {"token", "jti"}
 POST /admin/revoke   {"jti"} → what it opened ends
-GET  /admin/nodes    every node that has announced itself, in pages (?cursor, ?limit)
 GET  /admin/log/{node_id}?after=N   the history of a node's commands
 GET  /admin/ledger/{agent}          what an agent has spent
 
@@ -15,19 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
-from ulid import ULID
 
-from actors.bus.directory import Directory, NodeRecord
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore, UnreadableError
 from actors.node.moment import Moment
 from actors.node.node_stream import stream_of
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
-from gateway.api.pages import NODE_ID, PAGE_NODES_WITH_TOOLS_MAX, answer_with_nodes
+from gateway.api.pages import NODE_ID
 from gateway.calls.audit import Audit
 from gateway.governance.spend.report import report
 from gateway.identity.operators import Operators
-from gateway.identity.tokens import AGENT_ID, TENANT, OperatorScope, Principal, Scope, TokenClass
+from gateway.identity.tokens import AGENT_ID, OperatorScope, Principal, Scope, TokenClass
 from gateway.main.data_folder import NO_TOKENS, DataFolder, makes_tokens
 from gateway.net.exchange import Exchange
 from gateway.net.router import ANY, Routes, RouteTable
@@ -36,11 +32,6 @@ from schemas.registry import REGISTRY
 
 MSG_ID_PATTERN: str = REGISTRY["node.wire.envelope@2.2.0"].document["properties"]["msg_id"]["pattern"]
 LOG_EVENTS_MAX = 1000  # in one answer; ask again after the last
-
-
-class _Enroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    tenant: str
-    node_id: str | None = None
 
 
 class _Mint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +51,6 @@ class Admin:
         self,
         operators: Operators,
         folder: DataFolder,
-        directory: Directory,
         store: LogStore,
         ledgers: Ledgers | None,
         audit: Audit,
@@ -72,7 +62,6 @@ class Admin:
         """`revoke` ends what a token opened; `more` are operators' routes from elsewhere."""
         self._operators = operators
         self._folder = folder
-        self._directory = directory
         self._store = store
         self._ledgers = ledgers
         self._end_what_it_opened = revoke
@@ -80,10 +69,8 @@ class Admin:
         self._now = now
         actions = Actions(operators, audit, now)
         here: OperatorRoutes = {
-            "/admin/enroll": actions.action("enroll", OperatorScope.FLEET_WRITE, _Enroll, self._enroll),
             "/admin/mint": actions.action("mint", OperatorScope.TOKENS_MINT, _Mint, self._mint),
             "/admin/revoke": actions.action("revoke", OperatorScope.TOKENS_MINT, _Revoke, self._revoke),
-            "/admin/nodes": actions.look(OperatorScope.FLEET_READ, self._nodes),
             "/admin/log/{}": actions.look(OperatorScope.FLEET_READ, self._log),
             "/admin/ledger/{}": actions.look(OperatorScope.SPEND_READ, self._ledger),
         }
@@ -98,25 +85,6 @@ class Admin:
             await self._table.find(exchange)(exchange)
 
     # ---- actions ----------------------------------------------------------------------------------------------------
-
-    def _enroll(self, request: _Enroll, _: Principal) -> Outcome:
-        node_id, jti = request.node_id or str(ULID()).lower(), self._new_id()
-        if not NODE_ID.search(node_id) or not TENANT.match(request.tenant):
-            return Declined(
-                "claims",
-                "node_id or tenant is not valid.",
-                "A node_id is a ULID in lower case, a tenant has 1 to 64 printable ASCII characters.",
-            )
-        identity = self._folder.enroll(node_id, request.tenant, jti, self._now().wall_ms)
-        answer = {
-            "node_id": node_id,
-            "tenant": request.tenant,
-            "key": identity.key.encode().hex(),
-            "certificate": identity.leaf.der.hex(),
-            "token": identity.token or None,
-        }
-        made = {"jti": jti} if identity.token else {}
-        return Done(answer, {"node_id": node_id, "tenant": request.tenant, **made})
 
     def _mint(self, request: _Mint, _: Principal) -> Outcome:
         if not makes_tokens(self._folder.path):
@@ -145,9 +113,6 @@ class Admin:
 
     # ---- looks ------------------------------------------------------------------------------------------------------
 
-    async def _nodes(self, exchange: Exchange) -> None:
-        await answer_with_nodes(exchange, self._directory, None, "nodes", _shown, PAGE_NODES_WITH_TOOLS_MAX)
-
     async def _ledger(self, exchange: Exchange) -> Mapping[str, Any] | None:
         sub = exchange.name
         if self._ledgers is None or not AGENT_ID.match(sub):
@@ -170,16 +135,3 @@ class Admin:
             await exchange.refuse(Code.INTERNAL, "The history of this node cannot be read.", "See the gateway's log.")
             return None
         return {"events": events}
-
-
-def _shown(record: NodeRecord) -> Mapping[str, Any]:
-    left = None if record.left is None else {"code": record.left.value.code, "reason": record.left.value.reason}
-    return {
-        "node_id": record.node_id,
-        "tenant": record.tenant,
-        "live": record.live,
-        "since_ms": record.since_ms,
-        "left": left,
-        "tools": [tool.name for tool in record.tools],
-        "expires_at_ms": record.manifest["expires_at_ms"],
-    }

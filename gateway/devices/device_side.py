@@ -3,6 +3,7 @@
 import os
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from actors.bus.directory import LocalDirectory
@@ -10,8 +11,9 @@ from actors.ledger.ledgers import Ledgers, LedgerStore
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
 from actors.node.reports import Drop
-from actors.node.services import NodeServices
+from actors.node.services import Authenticated, NodeServices
 from actors.node.settings import NodeSettings
+from actors.register.register import Register
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
@@ -22,6 +24,8 @@ from gateway.main.clock import now_of_this_run
 from gateway.net.addresses import Network
 from gateway.net.pump import Pump
 from schemas.certificates import KnownCertificates
+from schemas.closes import NodeClose
+from schemas.frames import BadFrame, Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,9 @@ class DeviceSide:
         self.pump = Pump()
         self.ledgers = Ledgers(store)
         self.directory = LocalDirectory(store)
+        self.register = Register(store, self.directory)
+        self.on_login: Callable[[str, str], None] = lambda _node_id, _token_id: None
+        """Told of each node that has proved who it is, and with which token."""
         self.fleet = Fleet(
             supervisor,
             NodeServices(
@@ -66,13 +73,21 @@ class DeviceSide:
             supervisor,
             self.fleet,
             self.pump,
-            lambda frame: judge_auth(frame, verifier, certificates, now().wall_ms),
+            lambda frame: self._authenticate(frame, verifier, certificates, now().wall_ms),
             settings.listener,
             tls,
             settings.trusted_proxies,
         )
         self._supervisor = supervisor
         self._store = store
+
+    def _authenticate(
+        self, frame: Frame | BadFrame, verifier: Verifier, certificates: KnownCertificates, now_ms: int
+    ) -> Authenticated | NodeClose:
+        verdict = judge_auth(frame, verifier, certificates, now_ms, self.register)
+        if isinstance(verdict, Authenticated):
+            self.on_login(verdict.identity.node_id, verdict.token_id)
+        return verdict
 
     def _count(self, what: Drop) -> None:
         self.counts[what] += 1
@@ -87,7 +102,7 @@ class DeviceSide:
                 stage=Stage.LOG,
             )
         )
-        await self.directory.load()
+        await self.load()
         await self.fleet.settle_ledgers()
         self._supervisor.start(
             ChildSpec(
@@ -99,6 +114,11 @@ class DeviceSide:
             )
         )
         self.fleet.start_sweeper()
+
+    async def load(self) -> None:
+        """Once: what the log says of nodes."""
+        await self.register.load()
+        await self.directory.load()
 
     async def listen(self, host: str, port: int) -> int:
         return await self.listener.listen(host, port)

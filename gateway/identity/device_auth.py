@@ -1,5 +1,7 @@
 """What an `auth` frame proves (device wire §2.5): a node's identity, or the close code that turns it away."""
 
+from typing import Protocol
+
 from actors.node.services import Authenticated
 from gateway.identity.authenticator import NotAdmitted, RouteKind, judge
 from gateway.identity.scopes import may_connect
@@ -12,10 +14,20 @@ from schemas.manifest import NodeIdentity
 FOR_NODES = RouteKind(TokenClass.DEVICE_RUNTIME)
 
 
+class Register(Protocol):
+    """`actors.register.register.Register`."""
+
+    def refuses_login(self, node_id: str, jti: str, issued_at_ms: int, now_ms: int) -> NodeClose | None: ...
+
+
 def judge_auth(
-    frame: Frame | BadFrame, verifier: Verifier, certificates: KnownCertificates, now_ms: int
+    frame: Frame | BadFrame,
+    verifier: Verifier,
+    certificates: KnownCertificates,
+    now_ms: int,
+    register: Register | None = None,
 ) -> Authenticated | NodeClose:
-    """The first frame of a session."""
+    """The first frame of a session. Without a register no node is revoked, and none was renewed."""
     if isinstance(frame, BadFrame):
         if frame.fault is Fault.TOO_LARGE:
             return NodeClose.TOO_LARGE
@@ -30,5 +42,9 @@ def judge_auth(
     tenants = certificates.tenants_of(frame.node_id)
     if not may_connect(principal, frame.node_id, now_ms) or (tenants and principal.tenant not in tenants):
         return NodeClose.FORBIDDEN
+    if register is not None:
+        over = register.refuses_login(frame.node_id, principal.jti, principal.issued_at_ms, now_ms)
+        if over is not None:
+            return over
     identity = NodeIdentity(frame.node_id, principal.tenant)
     return Authenticated(identity, frame.msg_id, principal.jti, principal.expires_at_ms)

@@ -90,6 +90,7 @@ class Principal:
     jti: str
     not_before_ms: int
     expires_at_ms: int
+    issued_at_ms: int = 2**53  # what has no date is not old
 
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2**53 / 1000)]  # as milliseconds still exact
@@ -287,4 +288,5 @@ class Verifier:
             jti=claims.jti,
             not_before_ms=int(claims.nbf * 1000),
             expires_at_ms=int(claims.exp * 1000),
+            issued_at_ms=int(claims.iat * 1000),
         )

@@ -150,16 +150,37 @@ class DataFolder:
         """Give a node its key, its certificate and, if tokens are made here, its token; we remember the certificate."""
         if self.certificates.tenants_of(node_id) - {tenant}:
             raise ValueError("this node id belongs to another tenant: leave it out for a new one, or choose another")
+        identity = self.make_identity(node_id, tenant, jti, now_ms)
+        self.keep(identity.leaf)
+        self.certificates.learn(identity.leaf)
+        return identity
+
+    def make_identity(self, node_id: str, tenant: str, jti: str, now_ms: int) -> DeviceIdentity:
+        """A key, a certificate and, if tokens are made here, a token. Nothing of it is kept."""
         key = Ed25519PrivateKey.generate()
-        leaf = self._ca.issue(node_id, tenant, key.public_key(), now_ms)
-        token = ""
-        if makes_tokens(self.path):
-            scopes, life_s = [Scope.DEVICE_CONNECT], NODE_TOKEN_LIFE_S
-            token = self.mint(TokenClass.DEVICE_RUNTIME, node_id, tenant, scopes, life_s, jti, now_ms)
+        leaf = self.issue(node_id, tenant, key.public_key(), now_ms)
+        token = self.node_token(node_id, tenant, jti, now_ms) or ""
+        return DeviceIdentity(SigningKey(key.private_bytes_raw()), leaf, token)
+
+    def issue(self, node_id: str, tenant: str, public_key: Ed25519PublicKey, now_ms: int) -> Leaf:
+        """A certificate. It counts once it is kept, and learned by `certificates`."""
+        return self._ca.issue(node_id, tenant, public_key, now_ms)
+
+    def node_token(self, node_id: str, tenant: str, jti: str, now_ms: int) -> str | None:
+        """The same for the same id and time; None where tokens come from elsewhere."""
+        if not makes_tokens(self.path):
+            return None
+        scopes, life_s = [Scope.DEVICE_CONNECT], NODE_TOKEN_LIFE_S
+        return self.mint(TokenClass.DEVICE_RUNTIME, node_id, tenant, scopes, life_s, jti, now_ms)
+
+    def keep(self, leaf: Leaf) -> None:
+        """Durable. Raises OSError."""
         (self.path / "leafs").mkdir(mode=0o700, exist_ok=True)
         write_private(self.path / "leafs" / f"{leaf.kid}.crt", leaf.der)
-        self.certificates.learn(leaf)
-        return DeviceIdentity(SigningKey(key.private_bytes_raw()), leaf, token)
+
+    def drop(self, leaf: Leaf) -> None:
+        """Its file goes. Raises OSError; idempotent."""
+        (self.path / "leafs" / f"{leaf.kid}.crt").unlink(missing_ok=True)
 
     def mint(
         self,

@@ -16,10 +16,13 @@ import trio
 from actors.log.sqlite_store import SqliteStore
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
+from gateway.api.actions import Actions
 from gateway.api.admin import Admin
+from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
 from gateway.api.feature import api_feature
 from gateway.api.health import takes_writes
 from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
+from gateway.api.node_list import NodeList
 from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstreams.calls import UpstreamCalls
@@ -29,6 +32,7 @@ from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.authenticator import Authenticator
+from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import Principal
@@ -65,6 +69,7 @@ class CannotListenError(Exception):
 @dataclass(frozen=True, slots=True)
 class Running:
     folder: DataFolder
+    lives: NodeLives
     devices: DeviceSide
     supervisor: Supervisor
     mcp: McpEndpoint
@@ -120,6 +125,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return mint.mint(now_here().wall_ms)
 
             directory, bus = devices.directory, devices.fleet
+            lives = NodeLives(folder, devices.register, directory, devices.fleet, new_id, now_here)
+            await lives.load()
+            devices.on_login = lives.logged_in
             governor = Governor(lambda: policy.current, devices.ledgers)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
@@ -156,8 +164,10 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             operators = Operators(folder.verifier, now_here)
             scrapers = None if settings.http.metrics_open else Authenticator(folder.verifier, now_here, FOR_SCRAPERS)
             ledgers = devices.ledgers
+            node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
+            admin_nodes = AdminNodes(Actions(operators, audit, now_here), lives, node_list)
             features = (
-                Feature(revoke=devices.fleet.revoke),
+                Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,
                 mcp.feature,
                 api_feature(
@@ -168,7 +178,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     subscribe,
                     folder.jwks,
                     lambda: takes_writes(store, now_here().wall_ms),
-                    Admin(operators, folder, directory, store, ledgers, audit, revoke, new_id, now_here).routes,
+                    Admin(
+                        operators, folder, store, ledgers, audit, revoke, new_id, now_here, admin_nodes.routes
+                    ).routes,
                     MetricsRoute(page.render, scrapers).routes,
                     upstreams=upstream_calls,
                 ),
@@ -178,7 +190,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             door = Door(
                 supervisor,
                 Router(new_id, *(feature.routes for feature in features)),
-                body_bytes_max=lambda _: BODY_BYTES_MAX,
+                body_bytes_max=lambda path: ENROLMENT_BYTES_MAX if path == ENROLMENT_PATH else BODY_BYTES_MAX,
                 settings=door_settings,
                 tls=http_tls,
             )
@@ -186,6 +198,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             http_port = await _listening(door.listen, http, "--http")
             where = Running(
                 folder,
+                lives,
                 devices,
                 supervisor,
                 mcp,

@@ -78,13 +78,19 @@ class Exchange:
 
     def query(self, name: str) -> str | None:
         """The field's value, the last one if there are several; one that is empty counts as absent. Raises BadQuery."""
+        values = self.queries(name)
+        return values[-1] if values else None
+
+    def queries(self, name: str) -> list[str]:
+        """All values of the field that are not empty. Raises BadQuery."""
         try:
             query = self.scope["query_string"].decode("ascii")
             if _BAD_ESCAPE.search(query):
                 raise BadQuery
-            return dict(parse_qsl(query, errors="strict", max_num_fields=QUERY_FIELDS_MAX)).get(name)
+            fields = parse_qsl(query, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
         except ValueError:  # not ASCII, escaped bytes that are no UTF-8, or too many
             raise BadQuery from None
+        return [value for key, value in fields if key == name]
 
     @property
     def local_url(self) -> str:
@@ -100,7 +106,7 @@ class Exchange:
             raise BodyTooLarge
         return body
 
-    async def body(self) -> bytes:
+    async def body(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
         chunks, size, more = [], 0, True
         while more:
             message = await self._receive()
@@ -108,7 +114,7 @@ class Exchange:
                 raise ClientGone
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
-            if size > BODY_BYTES_MAX:
+            if size > bytes_max:
                 raise BodyTooLarge
             more = message.get("more_body", False)
         return b"".join(chunks)

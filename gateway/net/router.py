@@ -65,7 +65,7 @@ class Router:
         try:
             await self._table.find(exchange)(exchange)
         except BodyTooLarge:
-            await exchange.refuse_status(413, "The body is larger than 64 KiB.", "Send less in one request.")
+            await exchange.refuse_status(413, "The body is larger than this route takes.", "Send less in one request.")
         except BadQuery:
             await exchange.refuse_status(
                 400, "The query is malformed or has too many fields.", "Send at most 20 fields, percent-encoded UTF-8."

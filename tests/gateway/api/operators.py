@@ -5,10 +5,15 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.node.fleet import Fleet
+from actors.register.register import Register
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
+from gateway.api.actions import Actions
 from gateway.api.admin import Admin
+from gateway.api.admin_nodes import AdminNodes
+from gateway.api.node_list import NodeList
 from gateway.calls.audit import Audit
+from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
 from gateway.identity.tokens import TokenClass
 from gateway.main.data_folder import DataFolder
@@ -26,7 +31,11 @@ def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
     services = fleet.services
     operators = Operators(folder.verifier, now)
     directory, store, ledgers = services.directory, services.store, services.ledgers
-    return Admin(operators, folder, directory, store, ledgers, Audit(now), revoke, new_id, now)
+    register, audit = Register(store, directory), Audit(now)
+    lives = NodeLives(folder, register, directory, fleet, new_id, now)
+    nodes = NodeList(register, directory, lambda: now().wall_ms)
+    more = AdminNodes(Actions(operators, audit, now), lives, nodes).routes
+    return Admin(operators, folder, store, ledgers, audit, revoke, new_id, now, more)
 
 
 class Operator:
