@@ -28,10 +28,9 @@ from gateway.devices.device_side import DeviceSide
 from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
-from gateway.identity.authenticator import Authenticator
 from gateway.identity.operators import Operators
 from gateway.identity.token_keys import TokenKeys
-from gateway.identity.tokens import Principal
+from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.feature import Feature
@@ -153,8 +152,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 for feature in features:
                     feature.revoke(token_id)
 
-            operators = Operators(folder.verifier, now_here)
-            scrapers = None if settings.http.metrics_open else Authenticator(folder.verifier, now_here, FOR_SCRAPERS)
+            since_ms = folder.operators_since_ms
+            operators = Operators(folder.verifier, now_here, since_ms)
+            scrapers = Operators(folder.verifier, now_here, since_ms, FOR_SCRAPERS).having(OperatorScope.FLEET_READ)
             ledgers = devices.ledgers
             features = (
                 Feature(revoke=devices.fleet.revoke),
@@ -169,7 +169,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     folder.jwks,
                     lambda: takes_writes(store, now_here().wall_ms),
                     Admin(operators, folder, directory, store, ledgers, audit, revoke, new_id, now_here).routes,
-                    MetricsRoute(page.render, scrapers).routes,
+                    MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes,
                     upstreams=upstream_calls,
                 ),
             )
