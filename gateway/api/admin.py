@@ -22,8 +22,9 @@ from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
 from gateway.api.pages import NODE_ID
 from gateway.calls.audit import Audit
 from gateway.governance.spend.report import report
+from gateway.identity.operator_rules import MintRefused, judge_mint
 from gateway.identity.operators import Operators
-from gateway.identity.tokens import AGENT_ID, OperatorScope, Principal, Scope, TokenClass
+from gateway.identity.tokens import AGENT_ID, OperatorScope, Principal, TokenClass
 from gateway.main.data_folder import NO_TOKENS, DataFolder, makes_tokens
 from gateway.net.exchange import Exchange
 from gateway.net.router import ANY, Routes, RouteTable
@@ -38,7 +39,7 @@ class _Mint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_class: TokenClass
     sub: str
     tenant: str
-    scopes: list[Scope]
+    scopes: list[str]
     life_s: int
 
 
@@ -68,14 +69,18 @@ class Admin:
         self._new_id = new_id
         self._now = now
         actions = Actions(operators, audit, now)
-        here: OperatorRoutes = {
+        here = {
             "/admin/mint": actions.action("mint", OperatorScope.TOKENS_MINT, _Mint, self._mint),
             "/admin/revoke": actions.action("revoke", OperatorScope.TOKENS_MINT, _Revoke, self._revoke),
             "/admin/log/{}": actions.look(OperatorScope.FLEET_READ, self._log),
             "/admin/ledger/{}": actions.look(OperatorScope.SPEND_READ, self._ledger),
         }
+        self.operator_routes: tuple[OperatorRoutes, ...] = (here, *more)
         self._table = RouteTable(
-            *({path: (route.method, route.handler) for path, route in table.items()} for table in (here, *more))
+            *(
+                {path: (route.method, route.handler) for path, route in routes.items()}
+                for routes in self.operator_routes
+            )
         )
         self.routes: Routes = {"/admin/*": (ANY, self._handle)}
 
@@ -86,16 +91,21 @@ class Admin:
 
     # ---- actions ----------------------------------------------------------------------------------------------------
 
-    def _mint(self, request: _Mint, _: Principal) -> Outcome:
+    def _mint(self, request: _Mint, operator: Principal) -> Outcome:
         if not makes_tokens(self._folder.path):
             return Declined("no_tokens", NO_TOKENS, "Ask that issuer for a token with these claims.")
-        jti, claims = self._new_id(), (request.token_class, request.sub, request.tenant, request.scopes, request.life_s)
+        jti, now_ms = self._new_id(), self._now().wall_ms
+        ends_at_ms = (now_ms // 1000 + request.life_s) * 1000
+        scopes = judge_mint(request.token_class, request.scopes, ends_at_ms, self._operators.minter(operator))
+        if isinstance(scopes, MintRefused):
+            return Declined(scopes.reason, scopes.message, scopes.suggested_fix, scopes.code)
+        claims = (request.token_class, request.sub, request.tenant, scopes, request.life_s)
         try:
-            token = self._folder.mint(*claims, jti, self._now().wall_ms)
+            token = self._folder.mint(*claims, jti, now_ms)
         except ValueError as error:
             return Declined("claims", str(error))
-        target = {name: getattr(request, name) for name in ("token_class", "sub", "tenant", "scopes")}
-        return Done({"token": token, "jti": jti}, {**target, "jti": jti})
+        target = {name: getattr(request, name) for name in ("token_class", "sub", "tenant")}
+        return Done({"token": token, "jti": jti}, {**target, "scopes": scopes, "jti": jti})
 
     def _revoke(self, request: _Revoke, _: Principal) -> Outcome:
         try:

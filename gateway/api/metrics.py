@@ -1,4 +1,5 @@
-"""`GET /metrics`, the page that Prometheus reads: for operators, or for whoever asks (`[http] metrics_open`).
+"""`GET /metrics`, the page that Prometheus reads: for operators with the scope `fleet:read`, or for whoever asks
+(`[http] metrics_open`).
 
 The numbers name nobody, but they tell how busy a gateway is and what it is running: not for every agent to know.
 """

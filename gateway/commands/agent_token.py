@@ -14,7 +14,7 @@ from gateway.commands.reach import Gateway, Operator, add_data, data_path, need_
 from gateway.governance.policy.source import read_policy
 from gateway.governance.policy.text import PolicyFlaw
 from gateway.identity.scopes import needed_scope
-from gateway.identity.tokens import Scope, TokenClass
+from gateway.identity.tokens import OperatorScope, Scope, TokenClass
 from gateway.main.settings import TOKEN
 from schemas.projection import KIND_SHORTS
 
@@ -41,7 +41,7 @@ def is_of_a_device(tool: str) -> bool:
 
 def _minted(path: Path, tool: str, life_s: int, tenant: str | None) -> str:
     need_tokens(path, f"give an agent's token with --token, or in {TOKEN}")
-    operator = Operator(path)
+    operator = Operator(path, (OperatorScope.FLEET_READ, OperatorScope.TOKENS_MINT))
     if is_of_a_device(tool):
         nodes = operator.each("/admin/nodes", "nodes")
         tenants = {node["tenant"] for node in nodes if tool in node["tools"]}

@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from random import Random
 
@@ -25,7 +25,7 @@ from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node import wall_ms
 from gateway.commands.parsing import CommandError, Subparsers
 from gateway.commands.reach import data_path
-from gateway.identity.tokens import Scope, TokenClass
+from gateway.identity.tokens import AnyScope, OperatorScope, Scope, TokenClass
 from gateway.main.data_folder import DataFolder, is_data_folder
 from gateway.main.server import Running, running, until_signalled
 from gateway.main.settings import PREFIX, Settings, SettingsError, load
@@ -112,7 +112,7 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
                 await _all_live(gateway, nodes)
             ids = [identity.node_id for identity in identities]
             agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, agent_id, [Scope.READ_ONLY])
-            operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", [])
+            operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", list(OperatorScope))
             if ready_file is not None:
                 ready = {
                     "http": gateway.http_url,
@@ -136,7 +136,7 @@ def _enroll(folder: DataFolder) -> DeviceIdentity:
     return folder.enroll(str(ULID()).lower(), TENANT, str(ULID()), wall_ms())
 
 
-def _mint(folder: DataFolder, token_class: TokenClass, sub: str, scopes: list[Scope]) -> str:
+def _mint(folder: DataFolder, token_class: TokenClass, sub: str, scopes: Collection[AnyScope]) -> str:
     return folder.mint(token_class, sub, TENANT, scopes, TOKEN_LIFE_S, str(ULID()), wall_ms())
 
 

@@ -10,6 +10,7 @@ from actors.log.sqlite_store import SqliteStore
 from gateway.commands.parsing import Subparsers
 from gateway.commands.reach import add_data, ask, checked_agent, data_path, read_log
 from gateway.governance.spend.report import report
+from gateway.identity.tokens import OperatorScope
 
 
 def add(commands: Subparsers) -> None:
@@ -31,6 +32,7 @@ def _ledger(arguments: argparse.Namespace) -> int:
         data_path(arguments),
         lambda folder: read_log(folder, read, []),
         lambda operator: operator.get(f"/admin/ledger/{agent}", "ledgers")["ledgers"],
+        OperatorScope.SPEND_READ,
     )
     if arguments.json:
         print(json.dumps(ledgers, indent=2))

@@ -12,6 +12,7 @@ from actors.log.sqlite_store import SqliteStore
 from actors.node.node_stream import stream_of
 from gateway.commands.parsing import Subparsers
 from gateway.commands.reach import add_data, ask, checked_node_id, data_path, read_log
+from gateway.identity.tokens import OperatorScope
 
 LOOK_S = 0.5  # between looks for more, with --follow
 
@@ -48,4 +49,5 @@ def _events(path: Path, node_id: str, after: int) -> list[Any]:
         path,
         lambda folder: read_log(folder, read, []),
         lambda operator: operator.get(f"/admin/log/{node_id}?after={after}", "events")["events"],
+        OperatorScope.FLEET_READ,
     )

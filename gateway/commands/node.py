@@ -26,6 +26,7 @@ from actors.device.sampler import PsutilSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.commands.parsing import CommandError, Subparsers, complain
 from gateway.commands.reach import Operator, add_data, ask, checked_node_id, checked_tenant, data_path
+from gateway.identity.tokens import OperatorScope
 from gateway.main.data_folder import NO_TOKENS, DataFolder
 from gateway.main.server import until_signalled
 from gateway.main.settings import SettingsError, log_from_environment
@@ -66,7 +67,7 @@ def _enroll(arguments: argparse.Namespace) -> int:
         leaf = Leaf.from_der(bytes.fromhex(made["certificate"]))
         return DeviceIdentity(SigningKey(bytes.fromhex(made["key"])), leaf, made["token"] or "")
 
-    identity = ask(path, direct, remote)
+    identity = ask(path, direct, remote, OperatorScope.FLEET_WRITE)
     try:
         identity.save(out)
     except OSError as error:

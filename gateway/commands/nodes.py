@@ -8,6 +8,7 @@ from actors.bus.directory import LocalDirectory
 from actors.log.sqlite_store import SqliteStore
 from gateway.commands.parsing import Subparsers, print_rows
 from gateway.commands.reach import add_data, ask, data_path, read_log
+from gateway.identity.tokens import OperatorScope
 
 
 def add(commands: Subparsers) -> None:
@@ -22,6 +23,7 @@ def _nodes(arguments: argparse.Namespace) -> int:
         data_path(arguments),
         lambda folder: read_log(folder, _retained, []),
         lambda operator: list(operator.each("/admin/nodes", "nodes")),
+        OperatorScope.FLEET_READ,
     )
     if arguments.json:
         print(json.dumps(nodes, indent=2))

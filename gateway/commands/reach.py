@@ -13,7 +13,7 @@ import socket
 import sqlite3
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from ulid import ULID
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import StoreFailedError, UnreadableError
 from gateway.commands.parsing import CommandError
-from gateway.identity.tokens import AGENT_ID, TokenClass
+from gateway.identity.tokens import AGENT_ID, OperatorScope, TokenClass
 from gateway.main.data_folder import (
     NO_TOKENS,
     RUNNING_FILE,
@@ -217,8 +217,11 @@ def need_tokens(path: Path, instead: str) -> None:
 class Operator:
     """The operator's routes of the gateway that runs on a folder, with the operator's own token or one that is made."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, scopes: Collection[OperatorScope], life_s: int = OPERATOR_TOKEN_LIFE_S) -> None:
+        """`scopes`: what the command needs, and all that a token which is made for it gets."""
         self._path = path
+        self._scopes = scopes
+        self._life_s = life_s
         self.gateway = Gateway.on(path)
 
     def get(self, route: str, wants: str) -> Any:
@@ -248,22 +251,29 @@ class Operator:
             sub=re.sub("[^ -~]", "?", os.environ.get("USER", ""))[:128] or "operator",
             tenant="operators",
             token_class=TokenClass.OPERATOR,
-            scopes=[],
+            scopes=self._scopes,
             jti=str(ULID()),
             now_ms=now_ms(),
-            life_s=OPERATOR_TOKEN_LIFE_S,
+            life_s=self._life_s,
         )
 
 
-def ask(path: Path, direct: Callable[[DataFolder], T], remote: Callable[[Operator], T]) -> T:
-    """Do it in the folder if nobody holds it; else ask the gateway that does. Raises CommandError."""
+def ask(
+    path: Path,
+    direct: Callable[[DataFolder], T],
+    remote: Callable[[Operator], T],
+    *scopes: OperatorScope,
+    life_s: int = OPERATOR_TOKEN_LIFE_S,
+) -> T:
+    """Do it in the folder if nobody holds it; else ask the gateway that does, which takes these scopes. Raises
+    CommandError."""
     try:
         with DataFolder.hold(path, now_ms(), make=False) as folder:
             return direct(folder)
     except FolderError as error:
         # Without the note it is starting or stopping, or another command was quicker.
         if isinstance(error, FolderInUseError) and (path / RUNNING_FILE).exists():
-            return remote(Operator(path))
+            return remote(Operator(path, scopes, life_s))
         raise CommandError(str(error)) from None
 
 

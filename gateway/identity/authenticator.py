@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from actors.node.moment import Moment
 from gateway.identity.scopes import scopes_of
-from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault, Verifier
+from gateway.identity.tokens import AnyScope, Principal, TokenClass, TokenFault, Verifier
 from gateway.net.exchange import Exchange
 from schemas.errors import Code, envelope, unauthenticated
 
@@ -20,7 +20,7 @@ class NotAdmitted:
     """Why not. The caller learns only that it needs a valid token, or which scope it lacks."""
 
     fault: TokenFault | None  # None: the token is good
-    scope: Scope | None = None  # that a better token would have
+    scope: AnyScope | None = None  # that a better token would have
 
     @property
     def reason(self) -> str:
@@ -39,7 +39,8 @@ def realm(_: Exchange, refusal: NotAdmitted) -> str:
 @dataclass(frozen=True, slots=True)
 class RouteKind:
     token_class: TokenClass
-    scopes: tuple[Scope, ...] = ()  # one of these is needed, and the first is what to ask for; empty: none is
+    scopes: tuple[AnyScope, ...] = ()  # one of these is needed, and the first is what to ask for; empty: none is
+    scopes_of: Callable[[Principal, int], frozenset[str]] = scopes_of  # those that a principal has, now
     message: str | None = None  # of a 401; None: as for agents
     suggested_fix: str | None = None
     challenge: Challenge = realm
@@ -58,7 +59,7 @@ def judge(verifier: Verifier, token: str | None, kind: RouteKind, now_ms: int) -
     principal = verifier.verify(token, kind.token_class, now_ms)
     if isinstance(principal, TokenFault):
         return NotAdmitted(principal)
-    if kind.scopes and scopes_of(principal, now_ms).isdisjoint(kind.scopes):
+    if kind.scopes and kind.scopes_of(principal, now_ms).isdisjoint(kind.scopes):
         return NotAdmitted(None, kind.scopes[0])
     return principal
 

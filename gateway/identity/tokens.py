@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import jwt
 import msgspec
@@ -52,6 +52,13 @@ class OperatorScope(StrEnum):
     POLICY_WRITE = "policy:write"
     SPEND_READ = "spend:read"  # ledgers
 
+
+AnyScope: TypeAlias = Scope | OperatorScope
+SCOPES_OF_CLASS: Mapping[TokenClass, frozenset[AnyScope]] = {
+    TokenClass.AGENT_RUNTIME: frozenset(Scope),
+    TokenClass.DEVICE_RUNTIME: frozenset(Scope),
+    TokenClass.OPERATOR: frozenset(OperatorScope),
+}
 
 AGENT_ID = re.compile(r"agent_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
 _SUBJECT_OF_CLASS = {
@@ -163,16 +170,21 @@ class Issuer:
         sub: str,
         tenant: str,
         token_class: TokenClass,
-        scopes: Collection[Scope] | None,
+        scopes: Collection[AnyScope] | None,
         jti: str,
         now_ms: int,
         life_s: int,
     ) -> str:
-        """A signed token. `scopes=None` leaves the claim out. What no verifier would take is refused here."""
+        """A signed token. `scopes=None` leaves the claim out. What no verifier would take is refused here, and so are
+        scopes that grant a class nothing, and an operator without any."""
         if not _SUBJECT_OF_CLASS[token_class].search(sub):
             raise ValueError(f"this sub is not one of a {token_class} token")
         if not TENANT.match(tenant) or not _ULID.search(jti) or life_s <= 0:
             raise ValueError("a token needs a tenant of 1 to 64 printable characters, a ULID as jti and a life")
+        if not SCOPES_OF_CLASS[token_class].issuperset(scopes or ()):
+            raise ValueError(f"a scope is not one of a {token_class} token")
+        if token_class is TokenClass.OPERATOR and not scopes:
+            raise ValueError("an operator token needs a scope")
         claims: dict[str, object] = {
             "iss": self._issuer,
             "aud": self._audience,
@@ -184,7 +196,7 @@ class Issuer:
             "exp": now_ms // 1000 + life_s,
         }
         if scopes is not None:
-            claims["scope"] = " ".join(sorted(Scope(scope) for scope in scopes))
+            claims["scope"] = " ".join(sorted(scopes))
         msgspec.convert(claims, _Claims)  # a date past all bounds is refused here too
         return jwt.encode(claims, self._key, algorithm=ALGORITHM, headers={"kid": self._kid})
 

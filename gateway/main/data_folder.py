@@ -4,6 +4,8 @@
     leafs/      the certificates it has issued            revoked          ids of revoked tokens, one a line
     log.sqlite  the command log                           lock             held while somebody uses the folder
     token.jwks  where the last start found the keys of a deployment's own tokens; without it tokens are made here
+    operator-scopes.since  when the folder first met a gateway that knows operators' scopes, in ms: tokens of operators
+                issued before then have all of them if they name none
     running.json  where the gateway that holds the folder can be reached, for the command line
 
 The first start of a gateway makes it all, ca.crt last; nobody else makes anything in a folder that is not whole. Keys
@@ -25,13 +27,14 @@ from nacl.signing import SigningKey
 from actors.device.identity import DeviceIdentity
 from actors.private_file import write_private
 from gateway.identity.token_keys import TokenKeys
-from gateway.identity.tokens import Issuer, Scope, TokenClass, Verifier, jwks_of, key_id
+from gateway.identity.tokens import AnyScope, Issuer, Scope, TokenClass, Verifier, jwks_of, key_id
 from schemas.certificates import CertificateAuthority, KnownCertificates, Leaf
 
 ISSUER = AUDIENCE = "heliograph"
 TOKEN_KEY, CA_KEY, CA_FILE = MADE_AT_FIRST = "token.key", "ca.key", "ca.crt"
 RUNNING_FILE = "running.json"
 FOREIGN_FILE = "token.jwks"
+SINCE_FILE = "operator-scopes.since"
 NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
 NODE_TOKEN_LIFE_S = 365 * 24 * 3600  # as long as a node's certificate
 
@@ -90,6 +93,7 @@ class DataFolder:
         keys = {key_id(public_key): public_key}
         self.jwks = jwks_of(keys)
         self.verifier = Verifier(keys, issuer=ISSUER, audience=AUDIENCE, revoked=self._revoked())
+        self.operators_since_ms = _since_ms(path)
 
     @classmethod
     @contextmanager
@@ -187,7 +191,7 @@ class DataFolder:
         token_class: TokenClass,
         sub: str,
         tenant: str,
-        scopes: Collection[Scope],
+        scopes: Collection[AnyScope],
         life_s: int,
         jti: str,
         now_ms: int,
@@ -217,9 +221,27 @@ def _make(path: Path, now_ms: int) -> None:
     for name in (TOKEN_KEY, CA_KEY):
         if not (path / name).exists():
             write_private(path / name, os.urandom(32).hex().encode() + b"\n")
+    if not (path / SINCE_FILE).exists():  # once: a later moment would let in what this one keeps out
+        write_private(path / SINCE_FILE, b"%d\n" % now_ms)
+        _sync(path)
     if not (path / CA_FILE).exists():
         made = CertificateAuthority.make(_key(path / CA_KEY), now_ms)
         write_private(path / CA_FILE, made.certificate.public_bytes(Encoding.DER))
+
+
+def _sync(path: Path) -> None:
+    """Make the names in the folder durable, not only what is in the files."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _since_ms(path: Path) -> int:
+    """0, before every token, in a folder that no gateway of this version has started on."""
+    file = path / SINCE_FILE
+    return int(file.read_text()) if file.exists() else 0
 
 
 def _key(file: Path) -> Ed25519PrivateKey:

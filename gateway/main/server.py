@@ -31,11 +31,10 @@ from gateway.devices.device_side import DeviceSide
 from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
-from gateway.identity.authenticator import Authenticator
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
 from gateway.identity.token_keys import TokenKeys
-from gateway.identity.tokens import Principal
+from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.feature import Feature
@@ -161,8 +160,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 for feature in features:
                     feature.revoke(token_id)
 
-            operators = Operators(folder.verifier, now_here)
-            scrapers = None if settings.http.metrics_open else Authenticator(folder.verifier, now_here, FOR_SCRAPERS)
+            since_ms = folder.operators_since_ms
+            operators = Operators(folder.verifier, now_here, since_ms)
+            scrapers = Operators(folder.verifier, now_here, since_ms, FOR_SCRAPERS).having(OperatorScope.FLEET_READ)
             ledgers = devices.ledgers
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
             admin_nodes = AdminNodes(Actions(operators, audit, now_here), lives, node_list)
@@ -181,7 +181,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     Admin(
                         operators, folder, store, ledgers, audit, revoke, new_id, now_here, admin_nodes.routes
                     ).routes,
-                    MetricsRoute(page.render, scrapers).routes,
+                    MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes,
                     upstreams=upstream_calls,
                 ),
             )

@@ -1,7 +1,7 @@
 """An operator of a gateway in memory: its data folder is real, its nodes are spoken by script."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from actors.node.fleet import Fleet
@@ -15,7 +15,7 @@ from gateway.api.node_list import NodeList
 from gateway.calls.audit import Audit
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
-from gateway.identity.tokens import TokenClass
+from gateway.identity.tokens import OperatorScope, TokenClass
 from gateway.main.data_folder import DataFolder
 from tests.actors.node.harness import now
 from tests.gateway.api.client import AGENT, Client, Response, new_id
@@ -29,7 +29,7 @@ def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
         streams.revoke(token_id)
 
     services = fleet.services
-    operators = Operators(folder.verifier, now)
+    operators = Operators(folder.verifier, now, folder.operators_since_ms)
     directory, store, ledgers = services.directory, services.store, services.ledgers
     register, audit = Register(store, directory), Audit(now)
     lives = NodeLives(folder, register, directory, fleet, new_id, now)
@@ -39,12 +39,14 @@ def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
 
 
 class Operator:
-    def __init__(self, folder: DataFolder, fleet: Fleet) -> None:
+    def __init__(
+        self, folder: DataFolder, fleet: Fleet, scopes: Collection[OperatorScope] = tuple(OperatorScope)
+    ) -> None:
         streams = Streams(Supervisor(), fleet)
-        admin = admin_of(folder, fleet, streams)
-        self.client = Client(fleet, streams, admin)
+        self.admin = admin_of(folder, fleet, streams)
+        self.client = Client(fleet, streams, self.admin)
         self.jti = new_id()
-        self.token = folder.mint(TokenClass.OPERATOR, "ada", "operators", [], 3600, self.jti, now().wall_ms)
+        self.token = folder.mint(TokenClass.OPERATOR, "ada", "operators", scopes, 3600, self.jti, now().wall_ms)
 
     async def ask(
         self,

@@ -18,7 +18,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.identity.tokens import Scope, TokenClass
+from gateway.identity.tokens import OperatorScope, Scope, TokenClass
 from schemas.contract import contract
 from schemas.errors import CODE_OF_STATUS, Code, http_status
 from tests.gateway.api.live import Answer, Live, live_gateway, request
@@ -50,7 +50,7 @@ class Here:
             live.token(scopes=[Scope.PHYSICAL_ACTUATION]),
             live.token(scopes=list(Scope)),
             live.token(tenant="globex"),
-            live.token(token_class=TokenClass.OPERATOR, sub="ada", scopes=[]),
+            live.token(token_class=TokenClass.OPERATOR, sub="ada", scopes=list(OperatorScope)),
             live.token(token_class=TokenClass.DEVICE_RUNTIME, sub=live.node_id, scopes=[Scope.DEVICE_CONNECT]),
             live.token(now_ms=1_000_000_000_000),
             revoked,

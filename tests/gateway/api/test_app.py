@@ -14,7 +14,7 @@ from trio.testing import MockClock
 from actors.node.fleet import Fleet
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
-from gateway.identity.tokens import Scope, TokenClass
+from gateway.identity.tokens import OperatorScope, Scope, TokenClass
 from gateway.net.exchange import BODY_BYTES_MAX, BODY_NOW
 from schemas.canonical import digest
 from schemas.contract import contract
@@ -96,7 +96,7 @@ async def test_without_a_good_agent_token_it_is_401(
     await live_node(fleet, nursery)
     made = {
         "device": lambda: token(token_class=TokenClass.DEVICE_RUNTIME, sub=NODE_ID),
-        "operator": lambda: token(token_class=TokenClass.OPERATOR, sub="root"),
+        "operator": lambda: token(token_class=TokenClass.OPERATOR, sub="root", scopes=list(OperatorScope)),
         "expired": lambda: token(now_ms=now().wall_ms - 7_200_000),
     }
     response = await client.call(ECHO, {"message": "x"}, made[agent]() if agent in made else agent)

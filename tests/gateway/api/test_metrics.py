@@ -14,7 +14,7 @@ from actors.node.reports import Drop
 from actors.supervision.supervisor import Supervisor
 from gateway.calls.audit import Decision, Origin, Via
 from gateway.calls.tool_calls import ToolCalls
-from gateway.identity.tokens import Principal, Scope, TokenClass
+from gateway.identity.tokens import OperatorScope, Principal, Scope, TokenClass
 from gateway.observe.metrics.histogram import Histogram
 from gateway.observe.metrics.text import Family, histograms, render
 from schemas.contract import contract
@@ -32,7 +32,7 @@ ODD_REQUESTS = 1000
 
 
 def operator(here: Live) -> str:
-    return here.token(token_class=TokenClass.OPERATOR, sub="ada", scopes=[])
+    return here.token(token_class=TokenClass.OPERATOR, sub="ada", scopes=list(OperatorScope))
 
 
 async def ask(here: Live, data: bytes, *, to_head: bool = False) -> Answer:

@@ -259,7 +259,7 @@ def test_tool_of_a_node_on_a_later_page_is_called_in_its_tenant(gateway: FakeGat
     ("words", "hint"),
     [
         (["token", "mint", "--tenant", "acme", "--sub", "bob"], "agent_<uuid>"),
-        (["token", "mint", "--tenant", "acme", "--class", "operator"], "1 to 128 printable characters"),
+        (["token", "mint", "--tenant", "acme", "--class", "operator", "--scope", "fleet:read"], "1 to 128 printable"),
         (["token", "mint", "--tenant", "acme", "--class", "device_runtime", "--sub", "x"], "heliograph nodes"),
         (["token", "mint", "--tenant", ""], "1 to 64 printable characters"),
         (["token", "mint", "--tenant", "acme", "--life", "long"], "10m, 12h or 30d"),

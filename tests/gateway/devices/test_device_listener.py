@@ -15,7 +15,7 @@ from actors.node.session_rules import (
 )
 from gateway.devices.listener import ListenerSettings
 from gateway.devices.node_socket import SocketSettings
-from gateway.identity.tokens import Scope, TokenClass
+from gateway.identity.tokens import OperatorScope, Scope, TokenClass
 from gateway.main.clock import now
 from schemas.closes import NodeClose
 from schemas.contract import contract
@@ -228,7 +228,7 @@ async def test_first_frame_that_is_no_auth_closes_by_its_fault(message: str | by
         ({"token": "a.b.c"}, 4401),
         ({"token": ""}, 4401),
         ({"token": token(now_ms=1_700_000_000_000)}, 4401),
-        ({"token": token(token_class=TokenClass.OPERATOR, sub="root")}, 4401),
+        ({"token": token(token_class=TokenClass.OPERATOR, sub="root", scopes=list(OperatorScope))}, 4401),
         ({"token": token(scopes=[])}, 4403),
         ({"token": token(scopes=[Scope.READ_ONLY])}, 4403),
         ({"token": token(sub=NODE_ID[:-1] + "z")}, 4403),

@@ -8,7 +8,7 @@ import structlog
 import trio
 
 from gateway.identity.authenticator import FOR_AGENTS, FOR_OPERATORS, Authenticator, NotAdmitted, RouteKind
-from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault, Verifier, key_id
+from gateway.identity.tokens import OperatorScope, Principal, Scope, TokenClass, TokenFault, Verifier, key_id
 from gateway.net.exchange import BODY_NOW, Exchange
 from tests.actors.node.harness import now
 from tests.gateway.api.client import AGENT, KEY, new_id, token
@@ -56,7 +56,7 @@ def made(what: str) -> str | None:
         case "malformed":
             return "MARK"
         case "wrong_class":
-            return token(token_class=TokenClass.OPERATOR, sub="MARK")
+            return token(token_class=TokenClass.OPERATOR, sub="MARK", scopes=list(OperatorScope))
         case "expired":
             return token(now_ms=now().wall_ms - 7_200_000)
         case _:

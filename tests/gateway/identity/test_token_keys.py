@@ -20,7 +20,7 @@ from ulid import ULID
 from gateway.commands.cli import main
 from gateway.identity.settings import AccessSettings
 from gateway.identity.token_keys import JWKS_BYTES_MAX, Keys, TokenKeys, read_keys
-from gateway.identity.tokens import Issuer, Scope, TokenClass, jwks, key_id
+from gateway.identity.tokens import AnyScope, Issuer, OperatorScope, Scope, TokenClass, jwks, key_id
 from gateway.main.settings import SettingsError, load
 from tests.gateway.api.client import AGENT
 from tests.gateway.api.live import TENANT, live_gateway, request
@@ -35,7 +35,7 @@ def written(path: Path, *keys: Ed25519PrivateKey) -> Path:
     return path
 
 
-def token(key: Ed25519PrivateKey, token_class: TokenClass, sub: str, *scopes: Scope, tenant: str = TENANT) -> str:
+def token(key: Ed25519PrivateKey, token_class: TokenClass, sub: str, *scopes: AnyScope, tenant: str = TENANT) -> str:
     return Issuer(key, issuer=ISSUER, audience=AUDIENCE).mint(
         sub=sub,
         tenant=tenant,
@@ -107,7 +107,7 @@ async def test_tokens_of_the_file_count_and_those_of_the_folder_do_not(
             code, said = await command("call", live.tool(), "{}")
             assert code == 2
             assert "--token" in said
-            operator = token(OLD, TokenClass.OPERATOR, "ada", tenant="operators")
+            operator = token(OLD, TokenClass.OPERATOR, "ada", *OperatorScope, tenant="operators")
             monkeypatch.setenv("HELIOGRAPH_OPERATOR_TOKEN", operator)
             assert (await command("nodes"))[0] == 0
             out = tmp_path / "new-node"

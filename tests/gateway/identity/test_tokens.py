@@ -31,6 +31,11 @@ JTI = "01HZXC0000000000000000J000"
 AGENT = "agent_6f0c0d9a-1b2c-4d3e-8f90-a1b2c3d4e5f6"
 NODE = "01hzx9k3m4p7q8r9s0t1v2w3xy"
 ISSUER = Issuer(KEY, issuer="heliograph", audience="gateway")
+SCOPES = {
+    TokenClass.AGENT_RUNTIME: "tools:call:read_only",
+    TokenClass.DEVICE_RUNTIME: "device:connect",
+    TokenClass.OPERATOR: "fleet:read",
+}
 SUBJECTS = {TokenClass.AGENT_RUNTIME: AGENT, TokenClass.DEVICE_RUNTIME: NODE, TokenClass.OPERATOR: "Ada Lovelace"}
 
 
@@ -43,7 +48,7 @@ def mint(token_class: TokenClass = TokenClass.AGENT_RUNTIME, **changes: Any) -> 
     settings: dict[str, Any] = {
         "sub": SUBJECTS[token_class],
         "tenant": "acme",
-        "scopes": ["tools:call:read_only"],
+        "scopes": [SCOPES[token_class]],
         "jti": JTI,
         "now_ms": NOW_MS,
         "life_s": 60,
@@ -82,10 +87,11 @@ def test_each_class_is_minted_and_verified(token_class: TokenClass) -> None:
         sub=SUBJECTS[token_class],
         tenant="acme",
         token_class=token_class,
-        scopes=frozenset({"tools:call:read_only"}),
+        scopes=frozenset({SCOPES[token_class]}),
         jti=JTI,
         not_before_ms=0,
         expires_at_ms=NOW_MS + 60_000,
+        issued_at_ms=NOW_MS,
     )
 
 

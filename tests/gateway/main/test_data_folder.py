@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from actors.device.identity import DeviceIdentity
-from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault
-from gateway.main.data_folder import DataFolder, FolderError, FolderInUseError, issuer_of
+from gateway.identity.tokens import OperatorScope, Principal, Scope, TokenClass, TokenFault
+from gateway.main.data_folder import SINCE_FILE, DataFolder, FolderError, FolderInUseError, issuer_of
 from tests.schemas.examples import NODE_ID
 
 NOW_MS = 1_790_000_000_000
@@ -133,7 +133,13 @@ def test_backup_without_its_lock_is_a_gateways_folder(tmp_path: Path) -> None:
 def test_token_is_signed_for_a_folder_that_somebody_holds(tmp_path: Path) -> None:
     with DataFolder.hold(tmp_path, NOW_MS) as folder:
         token = issuer_of(tmp_path).mint(
-            sub="ada", tenant="operators", token_class=TokenClass.OPERATOR, scopes=[], jti=JTI, now_ms=NOW_MS, life_s=60
+            sub="ada",
+            tenant="operators",
+            token_class=TokenClass.OPERATOR,
+            scopes=[OperatorScope.FLEET_READ],
+            jti=JTI,
+            now_ms=NOW_MS,
+            life_s=60,
         )
         assert isinstance(folder.verifier.verify(token, TokenClass.OPERATOR, NOW_MS), Principal)
 
@@ -182,3 +188,28 @@ def test_node_id_that_another_tenant_has_is_not_enrolled_again(tmp_path: Path) -
         with pytest.raises(ValueError, match="another tenant"):
             folder.enroll(NODE_ID, "umbra", "01HZXC0000000000000000J003", NOW_MS)
         assert folder.certificates.tenants_of(NODE_ID) == {"acme"}
+
+
+def test_moment_from_which_operators_need_scopes_is_recorded_once_by_a_start(tmp_path: Path) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS) as folder:
+        assert folder.operators_since_ms == NOW_MS
+    with DataFolder.hold(tmp_path, NOW_MS + 5000) as folder:
+        assert folder.operators_since_ms == NOW_MS
+    assert stat.S_IMODE((tmp_path / SINCE_FILE).stat().st_mode) == 0o600
+
+
+def test_folder_of_an_older_version_records_it_at_its_next_start_and_not_for_a_command(tmp_path: Path) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS):
+        (tmp_path / SINCE_FILE).unlink()
+    with DataFolder.hold(tmp_path, NOW_MS + 5000, make=False) as folder:
+        assert folder.operators_since_ms == 0
+    assert not (tmp_path / SINCE_FILE).exists()
+    with DataFolder.hold(tmp_path, NOW_MS + 9000) as folder:
+        assert folder.operators_since_ms == NOW_MS + 9000
+
+
+def test_damaged_moment_stops_the_start_instead_of_being_replaced(tmp_path: Path) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS):
+        (tmp_path / SINCE_FILE).write_text("x")
+    with pytest.raises(FolderError, match="damaged"), DataFolder.hold(tmp_path, NOW_MS):
+        pass

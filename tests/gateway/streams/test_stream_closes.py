@@ -13,7 +13,7 @@ from actors.node.settings import NodeSettings
 from actors.stream.actor import StreamActor
 from actors.stream.settings import StreamSettings
 from actors.supervision.stop_ladder import StopSettings
-from gateway.identity.tokens import Scope, TokenClass
+from gateway.identity.tokens import OperatorScope, Scope, TokenClass
 from gateway.main.data_folder import DataFolder
 from schemas.closes import NodeClose, StreamClose
 from tests.actors.node.harness import now
@@ -295,7 +295,9 @@ async def test_operator_who_revokes_a_token_ends_its_streams_with_1000(folder: D
         await here.node()
         jti, wall_ms = new_id(), now().wall_ms
         good = folder.mint(TokenClass.AGENT_RUNTIME, AGENT, "acme", [Scope.READ_ONLY], 3600, jti, wall_ms)
-        operator = folder.mint(TokenClass.OPERATOR, "ada", "operators", [], 3600, new_id(), wall_ms)
+        operator = folder.mint(
+            TokenClass.OPERATOR, "ada", "operators", [OperatorScope.TOKENS_MINT], 3600, new_id(), wall_ms
+        )
         agent = await here.subscribe(agent=good)
         body = b'{"jti":"%b"}' % jti.encode()
         head = f"POST /admin/revoke HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {operator}\r\n"

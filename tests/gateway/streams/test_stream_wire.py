@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from actors.stream.settings import StreamSettings
-from gateway.identity.tokens import Scope, TokenClass
+from gateway.identity.tokens import OperatorScope, Scope, TokenClass
 from schemas.contract import contract
 from tests.gateway.api.client import token
 from tests.gateway.streams.site import FAST, OTHER_NODE_ID, SLOW, event, request, site, subscribe_tool, tasks, until
@@ -122,7 +122,11 @@ REFUSALS: list[tuple[dict[str, Any], int, str]] = [
     ({"agent": None}, 401, "E_SAFETY_DENIED"),
     ({"agent": "nonsense"}, 401, "E_SAFETY_DENIED"),
     ({"agent": {"life_s": 1, "now_ms": 1_700_000_000_000}}, 401, "E_SAFETY_DENIED"),
-    ({"agent": {"token_class": TokenClass.OPERATOR, "sub": "ada", "scopes": []}}, 401, "E_SAFETY_DENIED"),
+    (
+        {"agent": {"token_class": TokenClass.OPERATOR, "sub": "ada", "scopes": list(OperatorScope)}},
+        401,
+        "E_SAFETY_DENIED",
+    ),
     ({"agent": {"tenant": "umbrella"}}, 403, "E_SAFETY_DENIED"),
     ({"agent": {"scopes": [Scope.PHYSICAL_ACTUATION]}}, 403, "E_SAFETY_DENIED"),
     ({"tool": subscribe_tool("01hzx9k3m4p7q8r9s0t1v2w3x0")}, 404, "E_MANIFEST_NOT_FOUND"),
