@@ -31,6 +31,8 @@ ENROLMENT_NODES_MAX = 1000  # in one request; more are refused
 ENROLMENT_BYTES_MAX = 1024 * 1024  # of such a request; a longer one is 413
 ENROLMENT_PATH = "/admin/enroll_many"
 
+ROW = "Node {} of the list: "  # how a refusal of several begins
+
 _CODES = {Trouble.UNKNOWN_NODE: Code.MANIFEST_NOT_FOUND, Trouble.NOT_WRITTEN: Code.INTERNAL}
 
 
@@ -86,26 +88,26 @@ class AdminNodes:
         }
 
     async def _enroll(self, request: _Enroll, operator: Principal) -> Outcome:
-        made = await self._made([request], operator)
+        made = await self._made([request], operator, many=False)
         if isinstance(made, Declined):
             return made
         return Done(shown(made[0]), _target(made[0]))
 
     async def _enroll_many(self, request: _EnrollMany, operator: Principal) -> Outcome:
-        made = await self._made(request.nodes, operator)
+        made = await self._made(request.nodes, operator, many=True)
         if isinstance(made, Declined):
             return made
         return Done({"nodes": [shown(one) for one in made]}, {"nodes": [_target(one) for one in made]})
 
-    async def _made(self, requests: Sequence[_Enroll], operator: Principal) -> list[Made] | Declined:
+    async def _made(self, requests: Sequence[_Enroll], operator: Principal, *, many: bool) -> list[Made] | Declined:
         for row, request in enumerate(requests):
             if not request.is_sound:
                 fix = "A node_id is a ULID in lower case, a tenant has 1 to 64 printable ASCII characters."
-                where = _where(row if len(requests) > 1 else None)
+                where = _where(row if many else None)
                 return Declined("claims", f"{where}node_id or tenant is not valid.", fix)
         made = await self._lives.enroll([request.wanted for request in requests], operator.sub)
         if isinstance(made, Refusal):
-            return _declined(made, many=len(requests) > 1)
+            return _declined(made, many=many)
         return made
 
     def _of_node(
@@ -172,7 +174,7 @@ def _target(made: Made) -> dict[str, Any]:
 
 
 def _where(row: int | None) -> str:
-    return "" if row is None else f"Node {row + 1} of the list: "
+    return "" if row is None else ROW.format(row + 1)
 
 
 def _declined(refusal: Refusal, *, many: bool = False) -> Declined:

@@ -23,11 +23,16 @@ def printable(text: str) -> str:
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    """A table with its widths made to fit."""
+    print("\n".join(table(rows)))
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """The lines of a table with its widths made to fit."""
     if not rows:
-        print("none")
-        return
+        return ["none"]
     columns = list(rows[0])
     widths = [max(len(column), *(len(str(row[column])) for row in rows)) for column in columns]
-    for cells in (columns, *([str(row[column]) for column in columns] for row in rows)):
-        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
+        for cells in (columns, *([str(row[column]) for column in columns] for row in rows))
+    ]

@@ -227,15 +227,16 @@ class Operator:
     def get(self, route: str, wants: str) -> Any:
         return self.gateway.ask("GET", route, self._token(), wants=wants)
 
-    def post(self, route: str, body: Any, wants: str) -> Any:
-        return self.gateway.ask("POST", route, self._token(), body, wants=wants)
+    def post(self, route: str, body: Any, wants: str, wait_s: float = ANSWER_S_MAX) -> Any:
+        return self.gateway.ask("POST", route, self._token(), body, wants=wants, wait_s=wait_s)
 
     def each(self, route: str, key: str) -> Iterator[Any]:
         """All of a list that comes in pages."""
         page = self.get(route, key)
         yield from page[key]
+        more = "&" if "?" in route else "?"
         while (cursor := page.get("nextCursor")) is not None:
-            page = self.get(f"{route}?cursor={quote(cursor, safe='')}", key)
+            page = self.get(f"{route}{more}cursor={quote(cursor, safe='')}", key)
             yield from page[key]
 
     def _token(self) -> str:

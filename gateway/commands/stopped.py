@@ -1,0 +1,43 @@
+"""Nodes of a gateway that does not run: the same rules on the same log, in its folder, which nobody else holds."""
+
+import os
+import sqlite3
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import trio
+from ulid import ULID
+
+from actors.log.sqlite_store import SqliteStore
+from actors.log.store import StoreFailedError, UnreadableError
+from actors.supervision.supervisor import Supervisor
+from gateway.api.node_list import NodeList
+from gateway.commands.parsing import CommandError
+from gateway.devices.device_side import DeviceSettings, DeviceSide
+from gateway.identity.node_lives import NodeLives
+from gateway.main.clock import now
+from gateway.main.data_folder import DataFolder
+
+T = TypeVar("T")
+
+
+def on_nodes(folder: DataFolder, act: Callable[[NodeLives, NodeList], Awaitable[T]]) -> T:
+    """What `act` makes of them. Raises CommandError when the log cannot be used."""
+
+    async def run() -> T:
+        async with await SqliteStore.open(folder.log_path) as store:
+            devices = DeviceSide(Supervisor(), store, folder.verifier, folder.certificates, DeviceSettings())
+            await devices.load()
+            lives = NodeLives(folder, devices.register, devices.directory, devices.fleet, lambda: str(ULID()), now)
+            nodes = NodeList(devices.register, devices.directory, lambda: now().wall_ms)
+            return await act(lives, nodes)
+
+    try:
+        return trio.run(run)
+    except (sqlite3.Error, StoreFailedError, UnreadableError) as error:
+        raise CommandError(f"cannot use {folder.log_path}: {error}") from error
+
+
+def person() -> str:
+    """Who does it, for the register."""
+    return os.environ.get("USER", "") or "operator"
