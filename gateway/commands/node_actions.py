@@ -5,6 +5,7 @@ Over `/admin` while the gateway runs, in its folder while it does not; by the sa
 
 import argparse
 import json
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,9 +93,7 @@ def _enroll(arguments: argparse.Namespace) -> int:
         for node in nodes:  # so that each one's folder is known before anything is made
             node.setdefault("node_id", str(ULID()).lower())
         homes = [out / node.get("name", node["node_id"]) for node in nodes]
-    for home in homes:
-        if (home / KEY_FILE).exists():
-            raise CommandError(f"{home} holds an identity already: name another folder with --out")
+    _check_folders(homes)
     with _told_by_line(lines):
         made = ask(
             path, lambda f: _direct(f, nodes, is_csv), lambda o: _remote(o, nodes, is_csv), OperatorScope.FLEET_WRITE
@@ -169,6 +168,16 @@ def _remote(operator: Operator, nodes: list[dict[str, Any]], is_csv: bool) -> li
         return [operator.post("/admin/enroll", nodes[0], "certificate")]
     made: list[dict[str, Any]] = operator.post(ENROLMENT_PATH, {"nodes": nodes}, "nodes", wait_s=MANY_S_MAX)["nodes"]
     return made
+
+
+def _check_folders(homes: list[Path]) -> None:
+    """Whether identities can be written there, before any is made: one that cannot would be lost. Touches nothing."""
+    for home in homes:
+        if (home / KEY_FILE).exists():
+            raise CommandError(f"{home} holds an identity already: name another folder with --out")
+        there = next(place for place in (home, *home.absolute().parents) if place.exists())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            raise CommandError(f"cannot write to {there}: name another folder with --out")
 
 
 def _save(made: dict[str, Any], home: Path) -> None:
@@ -265,13 +274,11 @@ def _tag(arguments: argparse.Namespace) -> int:
 
 
 def _renew(arguments: argparse.Namespace) -> int:
-    if (arguments.out / KEY_FILE).exists():
-        raise CommandError(f"{arguments.out} holds an identity already: name another folder with --out")
-
     async def direct(lives: NodeLives, node: NodeIdentity) -> dict[str, Any] | Refusal:
         made = await lives.renew_for(node, person())
         return made if isinstance(made, Refusal) else shown(made)
 
+    _check_folders([arguments.out])
     made = _act(arguments, "/admin/node/renew", {}, "certificate", direct)
     _save(made, arguments.out)
     if arguments.json:

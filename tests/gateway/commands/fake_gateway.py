@@ -58,7 +58,22 @@ def reply(asked: Asked) -> Reply:
 
 def node(node_id: str = NODE_ID, tenant: str = TENANT) -> dict[str, Any]:
     tools = [name.replace(NODE_ID, node_id) for name in (ECHO, FOLLOW)]
-    return {"node_id": node_id, "tenant": tenant, "live": True, "tools": tools, "expires_at_ms": NOW_MS}
+    return {
+        "node_id": node_id,
+        "tenant": tenant,
+        "name": "pump-7",
+        "tags": {"site": "lab"},
+        "state": "live",
+        "enrolled_at_ms": NOW_MS,
+        "revoked_at_ms": None,
+        "live": True,
+        "since_ms": NOW_MS,
+        "left": None,
+        "last_seen_ms": NOW_MS,
+        "agent": "heliograph/1.0",
+        "tools": tools,
+        "expires_at_ms": NOW_MS,
+    }
 
 
 class FakeGateway(http.server.ThreadingHTTPServer):

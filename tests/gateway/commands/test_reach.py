@@ -52,6 +52,7 @@ def gateway(tmp_path: Path) -> Iterator[FakeGateway]:
     with DataFolder.hold(tmp_path / "data", NOW_MS) as folder:
         identity = folder.enroll(NODE_ID, "acme", JTI, NOW_MS)
     enrolled = {
+        "node_id": NODE_ID, "tenant": "acme", "name": None, "tags": {}, "token_id": JTI,
         "key": identity.key.encode().hex(), "certificate": identity.leaf.der.hex(), "token": identity.token,
     }  # fmt: skip
 
@@ -286,7 +287,8 @@ def test_identity_that_cannot_be_written_down_is_told(
 ) -> None:
     (tmp_path / "enrolled").write_text("a file")
     assert run(COMMANDS["enroll"]) == 2
-    assert "another --out" in capsys.readouterr().err
+    assert "another folder with --out" in capsys.readouterr().err
+    assert gateway.asked == []
 
 
 def test_operators_own_token_is_used_where_it_is_given(gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
