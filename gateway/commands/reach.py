@@ -26,6 +26,7 @@ from ulid import ULID
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import StoreFailedError, UnreadableError
 from gateway.commands.parsing import CommandError
+from gateway.commands.unix_http import UnixConnection
 from gateway.identity.tokens import AGENT_ID, OperatorScope, TokenClass
 from gateway.main.data_folder import (
     NO_TOKENS,
@@ -37,7 +38,7 @@ from gateway.main.data_folder import (
     issuer_of,
     makes_tokens,
 )
-from gateway.main.settings import OPERATOR_TOKEN, SettingsError, data_from_environment
+from gateway.main.settings import OPERATOR_TOKEN, UNIX, SettingsError, data_from_environment
 from gateway.net.tls import client_context
 from schemas.certificates import TENANT_CHARS_MAX
 from schemas.ecma import compile_ecma
@@ -100,9 +101,9 @@ class RefusedError(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where a gateway listens for agents; over TLS, with what it is known by (None: what the system trusts)."""
+    """Where a gateway listens; over TLS, with what it is known by (None: what the system trusts)."""
 
-    url: str
+    url: str  # http://…, https://… or unix:/path/to/socket
     tls: ssl.SSLContext | None = None
 
     @classmethod
@@ -118,11 +119,15 @@ class Gateway:
         return cls(url.rstrip("/"))
 
     @classmethod
-    def on(cls, path: Path) -> "Gateway":
+    def on(cls, path: Path, *, for_operators: bool = False) -> "Gateway":
         """The one that runs on this folder. By now another program may listen where a killed one did."""
         if not is_held(path):
             raise _not_running(path)
-        address, certificate = running_note(path, "http", "http_certificate")
+        address, admin, certificate = running_note(path, "http", "admin", "http_certificate")
+        if for_operators and admin is not None:
+            address = admin
+        if address.startswith(UNIX):
+            return cls(address)
         host, _, port = address.rpartition(":")
         at = f"[{host}]:{port}" if ":" in host.strip("[]") else address
         return cls(f"http://{at}") if certificate is None else cls(f"https://{at}", client_context(certificate))
@@ -146,10 +151,10 @@ class Gateway:
             raise CommandError("the token is empty, or has characters that no token has: copy it again")
         content = None if body is None else json.dumps(body).encode()
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json", "accept": accept}
-        where = urlsplit(self.url)
-        with closing(self._connection(where.hostname or "", where.port, wait_s)) as connection:
+        with closing(self._connection(wait_s)) as connection:
             with self._answering():
-                connection.request(method, where.path + route, content, headers)
+                prefix = "" if self.url.startswith(UNIX) else urlsplit(self.url).path
+                connection.request(method, prefix + route, content, headers)
                 sock = connection.sock
                 response = connection.getresponse()
                 if response.status != 200:
@@ -165,8 +170,12 @@ class Gateway:
                     sock.shutdown(socket.SHUT_RDWR)
                 response.close()
 
-    def _connection(self, host: str, port: int | None, wait_s: float) -> http.client.HTTPConnection:
-        if self.url.startswith("http:"):
+    def _connection(self, wait_s: float) -> http.client.HTTPConnection:
+        if self.url.startswith(UNIX):
+            return UnixConnection(self.url.removeprefix(UNIX), wait_s)
+        where = urlsplit(self.url)
+        host, port = where.hostname or "", where.port
+        if where.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=wait_s)
         return http.client.HTTPSConnection(host, port, timeout=wait_s, context=self.tls)
 
@@ -195,7 +204,8 @@ def _json(body: bytes) -> Any:
 def running_note(path: Path, *keys: str) -> tuple[Any, ...]:
     """What the gateway that runs on this folder has written down: where it is reached, and which policy it reads."""
     try:
-        note = json.loads((path / RUNNING_FILE).read_text())
+        # A gateway of an earlier version says nothing of a listener for operators.
+        note = {"admin": None, **json.loads((path / RUNNING_FILE).read_text())}
         return tuple(note[key] for key in keys)
     except (OSError, ValueError, KeyError, TypeError):
         raise _not_running(path) from None
@@ -222,7 +232,7 @@ class Operator:
         self._path = path
         self._scopes = scopes
         self._life_s = life_s
-        self.gateway = Gateway.on(path)
+        self.gateway = Gateway.on(path, for_operators=True)
 
     def get(self, route: str, wants: str) -> Any:
         return self.gateway.ask("GET", route, self._token(), wants=wants)

@@ -40,5 +40,6 @@ async def _run(settings: Settings) -> None:
     async with running(settings) as gateway:
         # Standard output may be the log's, which has nothing but log lines.
         out = sys.stderr if settings.log.target == "stdout" else sys.stdout
-        print(f"agents   {gateway.http_url}   nodes   {gateway.device_url}", file=out, flush=True)
+        admin = "" if gateway.admin_url == gateway.http_url else f"   operators   {gateway.admin_url}"
+        print(f"agents   {gateway.http_url}   nodes   {gateway.device_url}{admin}", file=out, flush=True)
         await until_signalled()

@@ -38,7 +38,7 @@ from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.feature import Feature
-from gateway.main.settings import Address, Settings
+from gateway.main.settings import UNIX, Address, Settings, UnixAddress
 from gateway.mcp.binding import Binding
 from gateway.mcp.endpoint import McpEndpoint
 from gateway.mcp.methods import Methods
@@ -76,10 +76,18 @@ class Running:
     device_address: str
     http_scheme: str
     device_scheme: str
+    admin: str | None  # HOST:PORT or unix:/path, if operators have a listener of their own
 
     @property
     def http_url(self) -> str:
         return f"{self.http_scheme}://{self.http}"
+
+    @property
+    def admin_url(self) -> str:
+        """Where operators come."""
+        if self.admin is None:
+            return self.http_url
+        return self.admin if self.admin.startswith(UNIX) else f"{self.http_scheme}://{self.admin}"
 
     @property
     def device_url(self) -> str:
@@ -99,6 +107,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
     gc.set_threshold(*GC_THRESHOLDS)
     http, nodes = Address.parse(settings.http.listen), Address.parse(settings.devices.listen)
+    admin = None if settings.admin.listen is None else UnixAddress.parse(settings.admin.listen)
     door_settings, device_settings = settings.door_settings, settings.device_settings
     http_tls = server_context("http", settings.http.tls_certificate, settings.http.tls_key, ALPN)
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
@@ -165,7 +174,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             scrapers = Operators(folder.verifier, now_here, since_ms, FOR_SCRAPERS).having(OperatorScope.FLEET_READ)
             ledgers = devices.ledgers
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
-            admin_nodes = AdminNodes(Actions(operators, audit, now_here), lives, node_list)
+            admin_nodes = AdminNodes(Actions(operators, audit, now_here), lives, node_list).routes
+            admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, admin_nodes).routes
+            metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,
@@ -178,10 +189,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     subscribe,
                     folder.jwks,
                     lambda: takes_writes(store, now_here().wall_ms),
-                    Admin(
-                        operators, folder, store, ledgers, audit, revoke, new_id, now_here, admin_nodes.routes
-                    ).routes,
-                    MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes,
+                    *((admin_routes, metrics_routes) if admin is None else ()),
                     upstreams=upstream_calls,
                 ),
             )
@@ -190,12 +198,22 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             door = Door(
                 supervisor,
                 Router(new_id, *(feature.routes for feature in features)),
-                body_bytes_max=lambda path: ENROLMENT_BYTES_MAX if path == ENROLMENT_PATH else BODY_BYTES_MAX,
+                body_bytes_max=_body_bytes_max,
                 settings=door_settings,
                 tls=http_tls,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")
+            operators_at = None
+            if admin is not None:
+                admin_door = Door(
+                    supervisor,
+                    Router(new_id, admin_routes, metrics_routes),
+                    body_bytes_max=_body_bytes_max,
+                    settings=door_settings,
+                    tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says
+                )
+                operators_at = await _listen_for_operators(admin_door, admin)
             where = Running(
                 folder,
                 lives,
@@ -206,12 +224,14 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 f"{nodes.host}:{device_port}",
                 "http" if http_tls is None else "https",
                 "ws" if device_tls is None else "wss",
+                operators_at,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)
             written = {
                 "http": where.http,
                 "devices": where.device_address,
+                "admin": where.admin,
                 "http_certificate": certificate,
                 "policy": None if policy.path is None else str(policy.path.absolute()),
             }
@@ -223,6 +243,10 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 supervisor.request_stop()
 
 
+def _body_bytes_max(path: str) -> int:
+    return ENROLMENT_BYTES_MAX if path == ENROLMENT_PATH else BODY_BYTES_MAX
+
+
 async def _listening(listen: Callable[[str, int], Awaitable[int]], address: Address, flag: str) -> int:
     try:
         return await listen(address.host, address.port)
@@ -231,6 +255,19 @@ async def _listening(listen: Callable[[str, int], Awaitable[int]], address: Addr
         raise CannotListenError(
             f"cannot listen on {address.host}:{address.port} ({error}); choose another address with {flag}"
         ) from error
+
+
+async def _listen_for_operators(door: Door, address: Address | UnixAddress) -> str:
+    """Where that is, as people write it."""
+    if isinstance(address, Address):
+        return f"{address.host}:{await _listening(door.listen, address, 'admin.listen')}"
+    try:
+        door.listen_unix(address.path)
+    except OSError as error:
+        raise CannotListenError(
+            f"cannot listen on {UNIX}{address.path} ({error.strerror or error}); choose another path with admin.listen"
+        ) from error
+    return f"{UNIX}{address.path}"
 
 
 async def until_signalled() -> None:

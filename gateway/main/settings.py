@@ -1,6 +1,7 @@
 """The settings of a gateway: one typed object, from a TOML file, then the environment, then flags; the last one wins.
 
     [http]      listen = "127.0.0.1:8420", tls_certificate = "…", tls_key = "…"
+    [admin]     listen = "unix:/run/heliograph/admin.sock"   for operators alone
     [devices]   listen = "127.0.0.1:8421", tls_certificate = "…", tls_key = "…"
     [node]      limits of a node's session          (actors/node/settings.py)
     [listener]  limits of the device listener       (gateway/devices/listener.py)
@@ -43,6 +44,7 @@ from gateway.observe.tracing import OtelSettings
 
 PREFIX = "HELIOGRAPH_"
 DATA = "heliograph-data"
+UNIX = "unix:"
 TOKEN, OPERATOR_TOKEN = "HELIOGRAPH_TOKEN", "HELIOGRAPH_OPERATOR_TOKEN"  # for commands: no settings of a gateway
 
 
@@ -62,6 +64,20 @@ class Address(msgspec.Struct, frozen=True):
         return cls(host.strip("[]"), int(port))
 
 
+class UnixAddress(msgspec.Struct, frozen=True):
+    path: Path
+
+    @classmethod
+    def parse(cls, text: str) -> "Address | UnixAddress":
+        """Of a setting that takes either kind."""
+        if not text.startswith(UNIX):
+            return Address.parse(text)
+        path = text.removeprefix(UNIX)
+        if not path or "\0" in path:
+            raise SettingsError("a unix socket is unix:/path/to/socket")
+        return cls(Path(path).absolute())  # for commands too, wherever they are run
+
+
 class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1:8420"
     public_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s]+$")] | None = (
@@ -71,6 +87,10 @@ class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_key: str | None = None
     metrics_open: bool = False  # GET /metrics for whoever asks; else it takes an operator token
     trusted_proxies: list[str] = []  # networks whose X-Forwarded-For is believed, such as 10.0.0.0/8; nobody else's is
+
+
+class _Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    listen: str | None = None  # HOST:PORT or unix:/path: /admin and /metrics are there, and no longer where agents come
 
 
 class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -83,6 +103,7 @@ class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: str = DATA
     http: _Http = msgspec.field(default_factory=_Http)
+    admin: _Admin = msgspec.field(default_factory=_Admin)
     devices: _Devices = msgspec.field(default_factory=_Devices)
     node: NodeSettings = msgspec.field(default_factory=NodeSettings)
     listener: ListenerSettings = msgspec.field(default_factory=ListenerSettings)

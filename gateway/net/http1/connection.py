@@ -37,7 +37,8 @@ class Connection:
         self._wire = Wire(sock, service.settings, service.pump, self._share)
         self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max, service.known_heads)
         self._peer = peer
-        self._local: tuple[str, int] = sock.getsockname()[:2]
+        local = sock.getsockname()
+        self._local: tuple[str, int | None] = (local, None) if isinstance(local, str) else local[:2]
         self._by_proxy = service.addresses.is_proxy(peer[0])
         self._stopping = False
         self._waits_until_s = math.inf

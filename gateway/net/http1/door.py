@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from http import HTTPStatus
+from pathlib import Path
 
 import structlog
 import trio
@@ -29,9 +30,12 @@ from gateway.net.http1.wire import Wire
 from gateway.net.hypercorn.bridge import HypercornBridge
 from gateway.net.hypercorn.tls_connection import TlsConnection
 from gateway.net.pump import Pump
+from gateway.net.unix_socket import bind_unix
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+LOCAL_PEER = ("unix", 0)
+"""Who comes over a unix socket: one neighbour, whose connections only the limit on all of them bounds."""
 ACCEPT_BATCH_MAX = 16
 """Connections accepted before other tasks get their turn."""
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -74,9 +78,7 @@ class Door:
     async def listen(self, host: str, port: int) -> int:
         """Bind, start accepting, and say on which port."""
         listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
-        if not self._is_kept:
-            self._is_kept = True
-            self._keep()
+        self._keep()
         for listener in listeners:
             sock = socket.socket(fileno=listener.socket.detach())
             sock.setblocking(False)
@@ -84,19 +86,36 @@ class Door:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, self._settings.unreachable_s_max * 1000)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             port = sock.getsockname()[1]
-            self._supervisor.start(
-                ChildSpec(
-                    name="door",
-                    run=lambda sock=sock: self._accept(sock),  # type: ignore[misc]
-                    kind=Kind.PERMANENT,
-                    stage=Stage.ACCEPTING,
-                    on_end=lambda _, sock=sock: sock.close(),  # type: ignore[misc]
-                )
-            )
+            self._start_accepting(sock, sock.close)
         return port
 
+    def listen_unix(self, path: Path) -> None:
+        """The same on a unix socket, which is removed at the end. Who may connect, its file's mode says: 0600."""
+        sock, remove = bind_unix(path, self._settings.backlog)
+
+        def end() -> None:
+            remove()
+            sock.close()
+
+        self._keep()
+        self._start_accepting(sock, end)
+
+    def _start_accepting(self, sock: socket.socket, end: Callable[[], None]) -> None:
+        self._supervisor.start(
+            ChildSpec(
+                name="door",
+                run=lambda: self._accept(sock),
+                kind=Kind.PERMANENT,
+                stage=Stage.ACCEPTING,
+                on_end=lambda _: end(),
+            )
+        )
+
     def _keep(self) -> None:
-        """Start what all connections share."""
+        """Start what all connections share, once."""
+        if self._is_kept:
+            return
+        self._is_kept = True
         self._supervisor.start(
             ChildSpec(name="door_sweeper", run=self._sweep, kind=Kind.PERMANENT, stage=Stage.ACCEPTING)
         )
@@ -136,7 +155,7 @@ class Door:
                     await trio.sleep(self._settings.accept_again_s)
                     break
                 sock.setblocking(False)
-                self._admit(sock, peer[:2])
+                self._admit(sock, peer[:2] if sock.family != socket.AF_UNIX else LOCAL_PEER)
 
     def _admit(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Start its task, or turn it away. Synchronous: the socket has an owner at every moment."""
@@ -145,7 +164,7 @@ class Door:
             return
         address = peer[0]
         # A proxy's connections carry many clients' requests, which are counted one by one.
-        counted = not self._addresses.is_proxy(address)
+        counted = peer is not LOCAL_PEER and not self._addresses.is_proxy(address)
         if counted and not self._addresses.enter(address):
             self._turn_away(sock)
             return

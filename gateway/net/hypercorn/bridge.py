@@ -79,8 +79,8 @@ class HypercornBridge:
             await self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, scope, send)
             return
         addresses = self._service.addresses
-        peer: str = scope["client"][0]
-        if not addresses.is_proxy(peer):
+        peer: str | None = None if scope["client"] is None else scope["client"][0]  # None: over a unix socket
+        if peer is None or not addresses.is_proxy(peer):
             await self._service.app(scope, receive, send)
             return
         client = addresses.vouched_for(peer, scope["headers"])
