@@ -119,7 +119,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return mint.mint(now_here().wall_ms)
 
             directory, bus = devices.directory, devices.fleet
-            governor = Governor(lambda: policy.current, devices.ledgers)
+            governor = Governor(lambda: policy.current, devices.ledgers, directory)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
