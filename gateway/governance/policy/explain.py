@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.governance.policy.policy import Action, AgentRules, Policy, Side, dollars
-from gateway.governance.policy.selectors import Selector, node_of, selecting
+from gateway.governance.policy.selectors import Selector, is_of_a_device, selecting
 from schemas.labels import UNLABELLED, Labels
 
 _SPANS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -62,7 +62,7 @@ def _node(rules: AgentRules, tool_name: str, labels: Labels) -> Iterator[Stateme
     line = rules.lines.get("nodes")
     if not rules.nodes:
         return
-    if node_of(tool_name) is None:
+    if not is_of_a_device(tool_name):
         yield Statement("node", "the entry's nodes do not concern it: it is no device's tool", line)
         return
     selector = selecting(rules.nodes, tool_name, labels)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from actors.ledger.rules import Budget
 from gateway.governance.pii.kinds import Kind
 from gateway.governance.policy.patterns import Pattern
-from gateway.governance.policy.selectors import Selector, node_of, selecting
+from gateway.governance.policy.selectors import Selector, is_of_a_device, selecting
 from gateway.governance.policy.upstream_rules import UpstreamRules
 from schemas.labels import Labels
 
@@ -95,7 +95,7 @@ class AgentRules:
     def allows(self, tool_name: str, labels: Labels | None = None) -> bool:
         """`nodes` narrows devices' tools; those that are no device's are for `tools` alone to allow."""
         return self.allowing(tool_name) is not None and (
-            not self.nodes or node_of(tool_name) is None or selecting(self.nodes, tool_name, labels) is not None
+            not self.nodes or not is_of_a_device(tool_name) or selecting(self.nodes, tool_name, labels) is not None
         )
 
     def allowing(self, tool_name: str) -> int | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from gateway.governance.policy.patterns import Pattern, pattern_trouble
 from schemas.labels import UNLABELLED, Labels, is_name, is_node_id, is_tag
-from schemas.projection import ToolName, parse_tool_name
+from schemas.projection import KIND_SHORTS, ToolName, parse_tool_name
 
 SELECTORS_MAX = 64  # of one `nodes`: a policy with more is refused; a tag can stand for any number of nodes
 NAME_PATTERN_CHARS_MAX = 63  # as long as a name may be; a longer pattern is refused
@@ -56,8 +56,13 @@ def selecting(selectors: Iterable[Selector], tool_name: str, labels: Labels | No
     return next((selector for selector in selectors if selector.matches(node_id, called)), None)
 
 
+def is_of_a_device(tool_name: str) -> bool:
+    """By how it begins, so that a name with a flaw behind that is not taken for one of another kind."""
+    return tool_name.partition(".")[0] in KIND_SHORTS
+
+
 def node_of(tool_name: str) -> str | None:
-    """The node that a tool's name names; None: it is no device's tool."""
+    """The node that a tool's name names; None: it is no device's tool, or none at all."""
     target = parse_tool_name(tool_name)
     return target.node_id if isinstance(target, ToolName) else None
 

@@ -15,7 +15,14 @@ from tests.gateway.governance.test_policy import HEAD, MARK, ONE, entry_of, flaw
 
 NODE, OTHER = "01jz0000000000000000000000", "01jz0000000000000000000001"
 ECHO, SNAPSHOT = f"sysecho.{NODE}.echo.invoke", f"sys.{NODE}.metrics.snapshot"
-NO_DEVICE = ["search.query", "fleet_find", "fleet_node", f"search.{NODE}.echo.invoke", "sys.metrics"]
+NO_DEVICE = ["search.query", "fleet_find", "fleet_node", f"search.{NODE}.echo.invoke", "system.metrics"]
+BROKEN_NAMES = [
+    "sys",
+    "sys.metrics",
+    f"sys.{NODE}.metrics",
+    "sys.n.metrics.snapshot",
+    f"sysecho.{NODE.upper()}.echo.invoke",
+]
 LAB = Labels("pump-7", {"site": "lab", "floor": "2"})
 
 
@@ -90,7 +97,7 @@ def test_one_selector_that_matches_is_enough_and_the_first_is_told(chosen: list[
     assert selecting(selectors, ECHO, labels) == (matching[0] if matching else None)
 
 
-@pytest.mark.parametrize("tool", NO_DEVICE)
+@pytest.mark.parametrize("tool", [*NO_DEVICE, *BROKEN_NAMES])
 def test_nothing_selects_a_tool_that_is_no_devices(tool: str) -> None:
     assert node_of(tool) is None
     assert selecting(selectors_of("name:*", "tag:site=lab", NODE), tool, LAB) is None
@@ -268,6 +275,13 @@ def test_tools_of_no_device_are_for_the_patterns_of_an_entry_alone() -> None:
     rules = rules_of_text()
     assert [rules.allows(tool, LAB) for tool in ("search.query", "fleet_find", "files.read")] == [True, False, False]
     assert all(entry_of("nodes = 'tag:site=lab'").allows(tool) for tool in NO_DEVICE)
+
+
+@pytest.mark.parametrize("tool", BROKEN_NAMES)
+def test_name_that_begins_like_a_devices_and_names_no_node_is_on_no_selected_node(tool: str) -> None:
+    rules = entry_of("nodes = ['name:*', 'tag:site=lab']")
+    assert Pattern("**").matches(tool)
+    assert not rules.allows(tool, LAB)
 
 
 @pytest.mark.parametrize("tool", NO_DEVICE)
