@@ -1,5 +1,6 @@
 """A policy that selects nodes by what operators call them, around calls, lists, streams and subscriptions."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from schemas.manifest import Accepted, NodeIdentity
 from schemas.projection import project
 from tests.actors.node.harness import ScriptedNode, now
 from tests.gateway.api.client import token
+from tests.gateway.api.live import TENANT, live_gateway
 from tests.gateway.api.test_app import ECHO, SNAPSHOT, SUBSCRIBE, refused
 from tests.gateway.calls.place import AGENT_OF, PRICE, Place
 from tests.gateway.calls.site import Site
@@ -187,3 +189,17 @@ async def test_rate_of_some_nodes_goes_on_counting_where_it_was_when_a_node_is_r
         label(site, labels)
         statuses.append((await site.http(message="hi")).status)
     assert statuses == [200, 200, 429, 200, 429]
+
+
+async def test_whole_gateway_judges_by_what_its_directory_calls_a_node(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'[[agents]]\nagent = "*"\n{ONLY_THE_LAB}\n')
+    statuses = []
+    with trio.fail_after(30):
+        async with live_gateway(tmp_path, **{"governance.policy": str(policy)}) as live, live.client() as client:
+            for labels in (UNLABELLED, LAB, ROOF):
+                live.gateway.devices.directory.label(NodeIdentity(live.node_id, TENANT), labels)
+                answer = await client.ask(live.good_call())
+                assert answer is not None
+                statuses.append(answer.status)
+    assert statuses == [403, 200, 403]
