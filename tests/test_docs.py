@@ -121,8 +121,8 @@ def test_policy_of_a_page_can_be_loaded(block: str) -> None:
 
 def test_policy_pages_have_their_examples() -> None:
     assert Counter(name for name, *_ in POLICIES) == {
-        "policy.md": 3,
-        "policy-cookbook.md": 9,
+        "policy.md": 4,
+        "policy-cookbook.md": 10,
         "put-an-mcp-server-behind-the-gateway.md": 2,
     }
 
@@ -139,7 +139,7 @@ def test_longest_example_of_the_policy_reference_is_of_every_key() -> None:
     policy = parse(max((block for name, _, block in POLICIES if name == "policy.md"), key=len))
     assert isinstance(policy, Policy)
     rules, plain = policy.entries[0].rules, AgentRules(())
-    names = ("budget_micros", "budget_period_s", "price_micros", "prices", "rates", "pii")
+    names = ("nodes", "budget_micros", "budget_period_s", "price_micros", "prices", "rates", "pii")
     assert [name for name in names if getattr(rules, name) == getattr(plain, name)] == []
     assert policy.national_ids
 

@@ -165,8 +165,9 @@ class Admission:
         account = governor.purse.account(principal.tenant, principal.sub)
         if account is None:
             return None
-        price_micros = rules.price_of(name)
-        limit = governor.over_limits(account, principal.sub, rules, name, price_micros, now)
+        labels = governor.labels_of(name) if rules.selects else None
+        price_micros = rules.price_of(name, labels)
+        limit = governor.over_limits(account, principal.sub, rules, name, price_micros, now, labels)
         if limit is not None:
             return No.by(limit)
         passed = governor.inspect(rules, Side.ARGUMENTS, arguments, target.takes)

@@ -12,6 +12,7 @@ from gateway.governance.policy.explain import Explanation, explain
 from gateway.governance.policy.policy import DEFAULT
 from gateway.governance.policy.source import read_policy
 from gateway.governance.policy.text import PolicyFlaw
+from schemas.labels import NAME_RULE, TAG_RULE, Labels, is_name, tags_of
 
 
 def add(commands: Subparsers) -> None:
@@ -26,6 +27,10 @@ def add(commands: Subparsers) -> None:
     where = explaining.add_mutually_exclusive_group()
     where.add_argument("--file", type=Path, help="the policy file (default: that of the gateway that runs on --data)")
     add_data(where)
+    explaining.add_argument("--name", help="suppose that the tool's node has this name (default: none)")
+    explaining.add_argument(
+        "--tag", action="append", default=[], metavar="KEY=VALUE", help="suppose this tag; once for each"
+    )
     explaining.add_argument("--json", action="store_true", help="for scripts; money in micro-dollars")
     explaining.set_defaults(run=_explain)
 
@@ -42,7 +47,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    agent, file = checked_agent(arguments.agent), arguments.file
+    agent, file, labels = checked_agent(arguments.agent), arguments.file, _supposed(arguments)
     if file is None:
         try:
             (named,) = running_note(data_path(arguments), "policy")
@@ -52,12 +57,21 @@ def _explain(arguments: argparse.Namespace) -> int:
     policy = DEFAULT if file is None else read_policy(file)
     if isinstance(policy, PolicyFlaw):
         return _tell_flaw(file, policy)
-    told = explain(policy, agent, arguments.tool)
+    told = explain(policy, agent, arguments.tool, labels)
     if arguments.json:
         print(json.dumps({"file": None if file is None else str(file), **msgspec.to_builtins(told)}, indent=2))
     else:
         _print(told, file)
     return 0 if told.allowed else 1
+
+
+def _supposed(arguments: argparse.Namespace) -> Labels:
+    if arguments.name is not None and not is_name(arguments.name):
+        raise CommandError(f"--name is no name of a node. {NAME_RULE}")
+    tags = tags_of(arguments.tag)
+    if tags is None:
+        raise CommandError(f"a --tag is none, or its key is there twice, or there are too many. {TAG_RULE}")
+    return Labels(arguments.name, tags)
 
 
 def _print(told: Explanation, file: Path | None) -> None:

@@ -3,11 +3,11 @@ of its data may go on.
 
 It decides and remembers nothing but rates: in which order it is asked, and what is reserved and charged, is admission's
 (`gateway.calls.admission`) and the purse's. Whether scope and tenant allow a tool is decided before; policy only
-narrows that.
+narrows that. What operators call nodes it asks the directory, and only for rules that select nodes by it.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from actors.bus.purse import Account, Purse
 from actors.node.moment import Moment
@@ -15,20 +15,44 @@ from gateway.governance.denials import Denial, not_in_policy, over_budget, perso
 from gateway.governance.pii.kinds import Kind
 from gateway.governance.pii.scanner import Scanner
 from gateway.governance.policy.policy import DEFAULT_REVISION, Action, AgentRules, Policy, Side
+from gateway.governance.policy.selectors import node_of
 from gateway.governance.spend.rates import Rates
 from gateway.identity.tokens import Principal
+from schemas.labels import UNLABELLED, Labels
 
 JUDGED_MAX = 10_000  # pairs of agent and tool that are remembered; then all are judged again
 
 
+class NodeLabels(Protocol):
+    """What operators call nodes, now: the part of the directory that policy needs."""
+
+    def labels_of(self, node_id: str) -> Labels: ...
+
+    @property
+    def labels_revision(self) -> int:
+        """Another number whenever a label is another."""
+
+
+class _NoLabels:
+    """Nodes that nobody has called anything."""
+
+    labels_revision = 0
+
+    def labels_of(self, node_id: str) -> Labels:
+        del node_id
+        return UNLABELLED
+
+
 class Governor:
-    def __init__(self, policy: Callable[[], Policy], purse: Purse) -> None:
+    def __init__(self, policy: Callable[[], Policy], purse: Purse, nodes: NodeLabels | None = None) -> None:
         self.purse = purse
         self._policy = policy
+        self._nodes: NodeLabels = _NoLabels() if nodes is None else nodes
         self._rates = Rates()
-        # By the policy below: looked up, not matched anew.
+        # By the policy and labels below: looked up, not matched anew.
         self._judged: dict[tuple[str, str], AgentRules | Denial] = {}
         self._judged_by: Policy | None = None
+        self._labels_revision: int | None = None  # None: this policy allows alike whatever nodes are called
         self.revision = DEFAULT_REVISION
         """Of the policy that was last judged by."""
         self._scanner = Scanner(list(Kind))
@@ -37,33 +61,50 @@ class Governor:
     def allows(self, principal: Principal) -> Callable[[str], bool]:
         """Which tools the policy gives this agent."""
         rules = self._policy().rules_for(principal.sub)
-        return rules.allows if rules is not None else lambda _: False
+        if rules is None:
+            return lambda _: False
+        return (lambda tool: rules.allows(tool, self.labels_of(tool))) if rules.nodes else rules.allows
+
+    def labels_of(self, tool: str) -> Labels:
+        """What its node is called now. Rules that do not select nodes need not be told."""
+        node_id = node_of(tool)
+        return UNLABELLED if node_id is None else self._nodes.labels_of(node_id)
 
     def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
         """The rules for this agent, if they give it the tool."""
         policy = self._policy()
-        if policy is not self._judged_by or len(self._judged) >= JUDGED_MAX:
+        relabelled = self._labels_revision is not None and self._labels_revision != self._nodes.labels_revision
+        if relabelled or policy is not self._judged_by or len(self._judged) >= JUDGED_MAX:
             self._judge_by(policy)
         judged = self._judged.get((principal.sub, tool))
         if judged is None:
             rules = policy.rules_for(principal.sub)
-            judged = rules if rules is not None and rules.allows(tool) else not_in_policy()
+            labels = self.labels_of(tool) if rules is not None and rules.nodes else None
+            judged = rules if rules is not None and rules.allows(tool, labels) else not_in_policy()
             self._judged[principal.sub, tool] = judged
         return judged
 
     def _judge_by(self, policy: Policy) -> None:
         self._judged, self._judged_by, self.revision = {}, policy, policy.revision
+        self._labels_revision = self._nodes.labels_revision if policy.narrows_nodes else None
         if policy.national_ids != self._national_ids:
             self._scanner, self._national_ids = Scanner(list(Kind), policy.national_ids), policy.national_ids
 
     def over_limits(
-        self, account: Account, sub: str, rules: AgentRules, tool: str, price_micros: int, now: Moment
+        self,
+        account: Account,
+        sub: str,
+        rules: AgentRules,
+        tool: str,
+        price_micros: int,
+        now: Moment,
+        labels: Labels | None = None,
     ) -> Denial | None:
-        """Budget, then rate; None takes a token of each rate that concerns the tool."""
+        """Budget, then rate; None takes a token of each rate that concerns the tool. `labels` if the rules select."""
         exceeded = account.exceeded_by(price_micros, rules.budget, now.wall_ms)
         if exceeded is not None:
             return over_budget(exceeded, price_micros, now.wall_ms)
-        retry_after_ms = self._rates.take(sub, rules, tool, now.mono_s)
+        retry_after_ms = self._rates.take(sub, rules, tool, now.mono_s, labels)
         return None if retry_after_ms is None else too_often(retry_after_ms)
 
     def inspect(

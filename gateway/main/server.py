@@ -136,7 +136,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             lives = NodeLives(folder, devices.register, directory, devices.fleet, new_id, now_here)
             await lives.load()
             devices.on_login = lives.logged_in
-            governor = Governor(lambda: policy.current, devices.ledgers)
+            governor = Governor(lambda: policy.current, devices.ledgers, directory)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)

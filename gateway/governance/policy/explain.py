@@ -1,17 +1,22 @@
-"""What a policy would do with an agent's call of a tool, statement by statement, each with the line that says so."""
+"""What a policy would do with an agent's call of a tool, statement by statement, each with the line that says so.
+
+What the tool's node is called is for the caller to say, or to suppose.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from gateway.governance.policy.policy import Action, AgentRules, Policy, Side, dollars
+from gateway.governance.policy.selectors import Selector, is_of_a_device, selecting
+from schemas.labels import UNLABELLED, Labels
 
 _SPANS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    about: str  # agent, tool, price, budget, rate or pii
+    about: str  # agent, tool, node, price, budget, rate or pii
     words: str
     line: int | None  # None: no line does, it is the default
     value: Any = None  # the same for machines; money in micro-dollars
@@ -26,7 +31,7 @@ class Explanation:
     statements: tuple[Statement, ...]
 
 
-def explain(policy: Policy, sub: str, tool_name: str) -> Explanation:
+def explain(policy: Policy, sub: str, tool_name: str, labels: Labels = UNLABELLED) -> Explanation:
     entry = policy.entry_for(sub)
     if entry is None:
         nobody = Statement("agent", "no entry matches this agent: it is denied every tool", None)
@@ -40,17 +45,49 @@ def explain(policy: Policy, sub: str, tool_name: str) -> Explanation:
     if index is None:
         denied = Statement("tool", "denied: none of the entry's tools matches", tools_line, False)
         return Explanation(sub, tool_name, False, policy.revision, (matched, denied))
-    words = f"allowed by {rules.tools[index].text}, if the token's scope and tenant allow it too"
-    allowed = Statement("tool", words, rules.lines.get(f"tools.{index}", tools_line), True)
-    told = (matched, allowed, _price(rules, tool_name), _budget(rules), *_rates(rules, tool_name), *_pii(rules))
+    pattern, line = rules.tools[index], rules.lines.get(f"tools.{index}", tools_line)
+    node = tuple(_node(rules, tool_name, labels))
+    if not rules.allows(tool_name, labels):
+        tool = Statement("tool", f"{pattern.text} matches it", line, True)
+        return Explanation(sub, tool_name, False, policy.revision, (matched, tool, *node))
+    words = f"allowed by {pattern.text}, if the token's scope and tenant allow it too"
+    allowed = Statement("tool", words, line, True)
+    price, rates = _price(rules, tool_name, labels), _rates(rules, tool_name, labels)
+    told = (matched, allowed, *node, price, _budget(rules), *rates, *_pii(rules))
     return Explanation(sub, tool_name, True, policy.revision, told)
 
 
-def _price(rules: AgentRules, tool_name: str) -> Statement:
-    special = rules.special_price(tool_name)
-    micros = rules.price_of(tool_name)
-    line = rules.lines.get("price") if special is None else special.line
-    return Statement("price", f"{dollars(micros)} a call", line, micros)
+def _node(rules: AgentRules, tool_name: str, labels: Labels) -> Iterator[Statement]:
+    """Which of the entry's selectors decides, if it has any."""
+    line = rules.lines.get("nodes")
+    if not rules.nodes:
+        return
+    if not is_of_a_device(tool_name):
+        yield Statement("node", "the entry's nodes do not concern it: it is no device's tool", line)
+        return
+    selector = selecting(rules.nodes, tool_name, labels)
+    if selector is None:
+        yield Statement("node", f"denied: none of the entry's nodes matches {_called(labels)}", line, False)
+    else:
+        line = rules.lines.get(f"nodes.{rules.nodes.index(selector)}", line)
+        yield Statement("node", f"{selector.text} matches {_called(labels)}", line, True)
+
+
+def _called(labels: Labels) -> str:
+    name = "no name" if labels.name is None else f"name {labels.name}"
+    tags = f"tags {', '.join(labels.tag_texts)}" if labels.tags else "no tags"
+    return f"this node ({name}, {tags})"
+
+
+def _on(nodes: tuple[Selector, ...]) -> str:
+    return f" on nodes that match {' or '.join(selector.text for selector in nodes)}" if nodes else ""
+
+
+def _price(rules: AgentRules, tool_name: str, labels: Labels) -> Statement:
+    special = rules.special_price(tool_name, labels)
+    micros = rules.price_of(tool_name, labels)
+    line, nodes = (rules.lines.get("price"), ()) if special is None else (special.line, special.nodes)
+    return Statement("price", f"{dollars(micros)} a call{_on(nodes)}", line, micros)
 
 
 def _budget(rules: AgentRules) -> Statement:
@@ -61,11 +98,11 @@ def _budget(rules: AgentRules) -> Statement:
     return Statement("budget", f"{dollars(rules.budget_micros)} {span}", line, value)
 
 
-def _rates(rules: AgentRules, tool_name: str) -> Iterator[Statement]:
-    concerned = [rate for rate in rules.rates if rate.concerns(tool_name)]
+def _rates(rules: AgentRules, tool_name: str, labels: Labels) -> Iterator[Statement]:
+    concerned = [rate for rate in rules.rates if rate.concerns(tool_name, labels)]
     for rate in concerned:
         tools = ", ".join(pattern.text for pattern in rate.tools)
-        words = f"{rate.calls} calls every {span_words(rate.per_s)} of {tools} together"
+        words = f"{rate.calls} calls every {span_words(rate.per_s)} of {tools} together{_on(rate.nodes)}"
         yield Statement("rate", words, rate.line, {"calls": rate.calls, "per_s": rate.per_s})
     if not concerned:
         yield Statement("rate", "no limit but the capability's own", None)

@@ -14,6 +14,7 @@ from typing import Any
 from gateway.governance.pii.national import known_ids
 from gateway.governance.policy.patterns import Pattern
 from gateway.governance.policy.policy import KINDS, PII, Action, AgentRules, Entry, Policy, Price, Rate, Side
+from gateway.governance.policy.selectors import SELECTORS_MAX, Selector, selector_trouble
 from gateway.governance.policy.shapes import FlawedError, Shapes
 from gateway.governance.policy.shapes import PolicyFlaw as PolicyFlaw
 from gateway.governance.policy.toml_lines import Place, lines_of
@@ -107,10 +108,11 @@ class _Reader(Shapes):
         return Policy(entries, names, upstreams, revision)
 
     def _entry(self, value: Any, place: Place) -> Entry:
-        keys = ("agent", "tools", "budget", "budget_period", "price", "prices", "rates", "pii")
+        keys = ("agent", "tools", "nodes", "budget", "budget_period", "price", "prices", "rates", "pii")
         entry = self._table(value, place, keys, needs=("agent", "tools"))
         given: dict[str, Any] = {}
         readers: dict[str, tuple[str, Callable[[Any, Place], Any]]] = {
+            "nodes": ("nodes", self._selectors),
             "budget": ("budget_micros", self._micros),
             "budget_period": ("budget_period_s", self._duration_s),
             "price": ("price_micros", self._micros),
@@ -125,8 +127,9 @@ class _Reader(Shapes):
         for key, (name, read) in readers.items():
             if key in entry:
                 given[name] = read(entry[key], (*place, key))
-        said: list[Place] = [(key,) for key in ("tools", "budget", "budget_period", "price")]
+        said: list[Place] = [(key,) for key in ("tools", "nodes", "budget", "budget_period", "price")]
         said += [("tools", index) for index in range(len(tools))]
+        said += [("nodes", index) for index in range(len(given.get("nodes", ())))]
         said += [("pii", side, kind) for side in Side for kind in KINDS]
         lines = {".".join(map(str, key)): self._lines[*place, *key] for key in said if (*place, *key) in self._lines}
         return Entry(agents, AgentRules(tools, **given, lines=lines), self._line(place))
@@ -134,21 +137,22 @@ class _Reader(Shapes):
     def _prices(self, value: Any, place: Place) -> tuple[Price, ...]:
         prices = []
         for one, at in self._list(value, place):
-            price = self._table(one, at, ("tools", "price"), needs=("tools", "price"))
+            price = self._table(one, at, ("tools", "nodes", "price"), needs=("tools", "price"))
             tools = self._patterns(price["tools"], (*at, "tools"), self._pattern)
-            prices.append(Price(tools, self._micros(price["price"], (*at, "price")), self._line((*at, "price"))))
+            micros, line = self._micros(price["price"], (*at, "price")), self._line((*at, "price"))
+            prices.append(Price(tools, micros, self._row_nodes(price, at), line))
         return tuple(prices)
 
     def _rates(self, value: Any, place: Place) -> tuple[Rate, ...]:
         rates = []
         for one, at in self._list(value, place):
-            rate = self._table(one, at, ("tools", "calls", "per"), needs=("tools", "calls", "per"))
+            rate = self._table(one, at, ("tools", "nodes", "calls", "per"), needs=("tools", "calls", "per"))
             tools = self._patterns(rate["tools"], (*at, "tools"), self._pattern)
             calls = rate["calls"]
             if type(calls) is not int or not 1 <= calls <= CALLS_MAX:
                 self._fail((*at, "calls"), f"calls is a whole number from 1 to {CALLS_MAX}", "write such a number")
             per_s = self._duration_s(rate["per"], (*at, "per"))
-            rates.append(Rate(tools, calls, per_s, self._line((*at, "calls"))))
+            rates.append(Rate(tools, calls, per_s, self._row_nodes(rate, at), self._line((*at, "calls"))))
         if len(rates) > RATES_MAX:
             self._fail((*place, RATES_MAX), f"an entry has at most {RATES_MAX} rates", "join some of them")
         return tuple(rates)
@@ -164,6 +168,34 @@ class _Reader(Shapes):
                     )
                 actions[Side(side)][kind] = Action(action)
         return actions
+
+    # ---- nodes ------------------------------------------------------------------------------------------------------
+
+    def _row_nodes(self, row: Mapping[str, Any], place: Place) -> tuple[Selector, ...]:
+        return self._selectors(row["nodes"], (*place, "nodes")) if "nodes" in row else ()
+
+    def _selectors(self, value: Any, place: Place) -> tuple[Selector, ...]:
+        """One, or a list. None at all could be meant as all nodes or as none, so it is neither."""
+        if isinstance(value, str):
+            return (self._selector(value, place),)
+        selectors = tuple(self._selector(one, at) for one, at in self._list(value, place))
+        if not selectors:
+            self._fail(place, "nodes has at least one selector", "name one; for every node, leave the key out")
+        if len(selectors) > SELECTORS_MAX:
+            self._fail(
+                (*place, SELECTORS_MAX),
+                f"nodes has at most {SELECTORS_MAX} selectors",
+                "give the nodes a tag in common",
+            )
+        return selectors
+
+    def _selector(self, value: Any, place: Place) -> Selector:
+        if not isinstance(value, str):
+            self._fail(place, "a selector is a string", "put it in quotes")
+        trouble = selector_trouble(value)
+        if trouble is not None:
+            self._fail(place, *trouble)
+        return Selector(value)
 
     # ---- values -----------------------------------------------------------------------------------------------------
 

@@ -110,7 +110,7 @@ async def running_site(nursery: trio.Nursery, upstreams: UpstreamTools | None = 
     def still_good(principal: Principal) -> bool:
         return one.client.verifier.still_good(principal, now().wall_ms) is None
 
-    governor = Governor(lambda: one.policy, ledgers)
+    governor = Governor(lambda: one.policy, ledgers, directory)
     calls = ToolCalls(directory, fleet, new_id, now, governor, upstreams=upstreams, still_good=still_good)
     one = Site(
         fleet,

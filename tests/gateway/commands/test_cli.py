@@ -12,7 +12,7 @@ import pytest
 from gateway.commands.cli import COMMANDS, main
 from gateway.governance.policy.text import revision_of
 from schemas.registry import REGISTRY
-from tests.schemas.examples import MANIFEST
+from tests.schemas.examples import MANIFEST, NODE_ID
 
 
 def test_schema_list_shows_every_id_with_its_hash(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +117,41 @@ def test_policy_explain_reads_what_the_running_gateway_reads(
     (tmp_path / "running.json").write_text(json.dumps({"policy": str(tmp_path / "policy.toml")}))
     assert main(["policy", "explain", AGENT, "sys.n.metrics.snapshot", "--data", str(tmp_path)]) == 1
     assert "line 2: there is no such key" in capsys.readouterr().out
+
+
+def test_policy_explain_supposes_what_the_node_is_called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY + "nodes = ['tag:site=lab', 'name:pump-*']\n")
+    asking = ["policy", "explain", AGENT, f"sys.{NODE_ID}.metrics.snapshot", "--file", str(file)]
+    assert main(asking) == 1
+    denied = capsys.readouterr().out.splitlines()[-1]
+    assert denied == "  line 5    node    denied: none of the entry's nodes matches this node (no name, no tags)"
+    assert main([*asking, "--tag", "floor=2", "--tag", "site=lab"]) == 0
+    assert "  line 5    node    tag:site=lab matches this node (no name, tags floor=2, site=lab)\n" in (
+        capsys.readouterr().out
+    )
+    assert main([*asking, "--name", "pump-7"]) == 0
+    assert "node    name:pump-* matches this node (name pump-7, no tags)\n" in capsys.readouterr().out
+    assert main([*asking, "--name", "valve", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["statements"][-1]["about"] == "node"
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        (["--name", "Pump"], "A name has"),
+        (["--name", NODE_ID], "A name has"),
+        (["--tag", "site"], "A tag is key=value"),
+        (["--tag", "site=lab", "--tag", "site=roof"], "A tag is key=value"),
+    ],
+)
+def test_policy_explain_of_a_node_that_cannot_be_called_so_is_wrong_use(
+    options: list[str], hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text(POLICY)
+    assert main(["policy", "explain", AGENT, "a.b", "--file", str(file), *options]) == 2
+    assert hint in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("agent", "hint"), [("bob", "agent_<uuid>"), (AGENT, "--file")])

@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 
 from gateway.governance.policy.patterns import Pattern
 from gateway.governance.policy.policy import AgentRules, Rate
-from gateway.governance.spend.rates import AgentRates, Rates
+from gateway.governance.policy.selectors import Selector
+from gateway.governance.spend.rates import TOOLS_MAX, AgentRates, Rates
+from schemas.labels import UNLABELLED, Labels
 
 ALL = (Pattern("**"),)
 
@@ -94,3 +96,45 @@ def test_agents_are_bounded_and_the_least_recent_is_forgotten() -> None:
     assert len(rates) == 2
     assert rates.take("x", rules, "a", 3.0) == 997_000
     assert rates.take("y", rules, "a", 4.0) is None
+
+
+# ---- rates of some nodes --------------------------------------------------------------------------------------------
+
+PUMP, VALVE = "sys.01jz0000000000000000000000.metrics.snapshot", "sys.01jz0000000000000000000001.metrics.snapshot"
+LAB, ROOF = Labels(None, {"site": "lab"}), Labels(None, {"site": "roof"})
+OF_THE_LAB = AgentRules(ALL, rates=(Rate(ALL, 2, 1000, (Selector("tag:site=lab"),)),))
+
+
+def test_rate_of_some_nodes_counts_their_tools_together_and_no_others() -> None:
+    rates = AgentRates(OF_THE_LAB)
+    assert [rates.take(tool, 0.0, LAB) for tool in (PUMP, VALVE)] == [None, None]
+    assert rates.take(PUMP, 0.0, LAB) == 500_000
+    assert [rates.take("search.query", 0.0, UNLABELLED) for _ in range(9)] == [None] * 9
+
+
+def test_relabelled_node_is_counted_by_what_it_is_called_now_and_the_bucket_keeps_its_count() -> None:
+    rates, rules = Rates(), OF_THE_LAB
+
+    def take(tool: str, labels: Labels) -> int | None:
+        return rates.take("x", rules, tool, 0.0, labels)
+
+    assert [take(PUMP, LAB), take(PUMP, LAB)] == [None, None]
+    assert take(PUMP, LAB) == 500_000
+    assert [take(PUMP, ROOF) for _ in range(3)] == [None] * 3  # out of the lab: nothing counts it
+    assert take(PUMP, Labels(None, {"site": "lab"})) == 500_000  # back again: the bucket is as empty as it was
+    assert [take(VALVE, ROOF), take(VALVE, LAB)] == [None, 500_000]
+
+
+def test_rates_of_more_tools_than_are_remembered_still_count_by_labels() -> None:
+    rates = AgentRates(OF_THE_LAB)
+    for number in range(TOOLS_MAX + 1):
+        assert rates.take(f"sys.{number:026}.metrics.snapshot", 0.0, ROOF) is None
+    assert [rates.take(PUMP, 0.0, LAB) for _ in range(3)] == [None, None, 500_000]
+    assert rates.take(f"sys.{0:026}.metrics.snapshot", 0.0, LAB) == 500_000
+
+
+def test_rate_whose_nodes_change_in_the_policy_begins_anew() -> None:
+    rates = Rates()
+    assert [rates.take("x", OF_THE_LAB, PUMP, 0.0, LAB) for _ in range(3)] == [None, None, 500_000]
+    wider = AgentRules(ALL, rates=(Rate(ALL, 2, 1000, (Selector("tag:site=lab"), Selector("name:*"))),))
+    assert rates.take("x", wider, PUMP, 0.0, LAB) is None
