@@ -27,6 +27,7 @@ Params: TypeAlias = Mapping[str, Any]
 Result: TypeAlias = dict[str, Any]
 
 CORRELATION_ID = "io.heliograph/correlationId"
+ERROR = "io.heliograph/error"
 
 _NO_SUCH_TOOL = (Code.MANIFEST_NOT_FOUND, Code.KIND_UNSUPPORTED, Code.VERB_UNSUPPORTED)
 
@@ -80,7 +81,7 @@ class Methods:
         fix = answer.suggested_fix
         if answer.code is Code.BAD_REQUEST:
             fix = _how_to_subscribe(parse_tool_name(name)) or fix
-        return _tool_result(_envelope(answer, fix), answer.correlation_id, is_error=True)
+        return _tool_failure(_envelope(answer, fix), answer.correlation_id)
 
     # ---- resources --------------------------------------------------------------------------------------------------
 
@@ -120,14 +121,28 @@ def origin_of(params: Params) -> Origin:
     return Origin(Via.MCP, parse_traceparent(meta.get("traceparent")) if isinstance(meta, Mapping) else None)
 
 
-def _tool_result(value: Mapping[str, Any], correlation_id: str, *, is_error: bool = False) -> Result:
+def _tool_result(value: Mapping[str, Any], correlation_id: str) -> Result:
     """The same JSON twice: for programs, and as text for models."""
     return {
-        "content": [{"type": "text", "text": msgspec.json.encode(value).decode()}],
+        "content": [_as_text(value)],
         "structuredContent": value,
-        "isError": is_error,
+        "isError": False,
         "_meta": {CORRELATION_ID: correlation_id},
     }
+
+
+def _tool_failure(error: ErrorEnvelope, correlation_id: str) -> Result:
+    """The same twice, but never as `structuredContent`: many clients hold that against the tool's `outputSchema` even
+    in a failure, and then their model reads that the content does not match, not why the call failed."""
+    return {
+        "content": [_as_text(error)],
+        "isError": True,
+        "_meta": {CORRELATION_ID: correlation_id, ERROR: error},
+    }
+
+
+def _as_text(value: Mapping[str, Any]) -> dict[str, str]:
+    return {"type": "text", "text": msgspec.json.encode(value).decode()}
 
 
 def _raise_if_denied(answer: Refused) -> None:

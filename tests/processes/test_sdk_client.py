@@ -133,9 +133,11 @@ def _content(result: CallToolResult) -> dict[str, Any]:
     """What the result says to programs, which is what it says to models."""
     (text,) = result.content
     assert isinstance(text, TextContent)
-    assert isinstance(result.structured_content, dict)
-    assert json.loads(text.text) == result.structured_content
-    return result.structured_content
+    value = (result.meta or {})["io.heliograph/error"] if result.is_error else result.structured_content
+    assert isinstance(value, dict)
+    assert json.loads(text.text) == value
+    assert not (result.is_error and result.structured_content)
+    return value
 
 
 def test_program_of_the_how_to_finds_calls_and_follows(demo: Demo, tmp_path: Path) -> None:

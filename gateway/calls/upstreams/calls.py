@@ -119,4 +119,7 @@ class UpstreamCalls:
             if isinstance(readable, Denial):
                 return No.by(readable)
             result = result.with_readable(readable)
+        if result.is_error and tool.output_schema is not None:
+            # Many clients hold even a failure's structure against the schema, and would show that it does not fit.
+            result = result.as_text()
         return Answered(result.as_json(), correlation_id, result.as_mcp())

@@ -156,6 +156,13 @@ class Passed:
         structured = {"structuredContent": self.structured} if self.has_structured else {}
         return {"content": self.content, **structured, "isError": self.is_error}
 
+    def as_text(self) -> "Passed":
+        """The same without structure, which goes on as text if there is no other content."""
+        content = self.content
+        if self.has_structured and not content:
+            content = [{"type": "text", "text": msgspec.json.encode(self.structured).decode()}]
+        return Passed(content, None, False, self.is_error)
+
     def as_json(self) -> Any:
         return self.structured if self.has_structured else {"content": self.content}
 

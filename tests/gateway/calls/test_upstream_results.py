@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
+from gateway.calls.tool_calls import Answered
 from gateway.identity.tokens import Scope
 from tests.gateway.api.client import token
-from tests.gateway.calls.place import PRICE, Place
+from tests.gateway.calls.place import AGENT_OF, PRICE, Place
 
 NUMBERS = {"type": "object", "additionalProperties": {"type": "integer"}}
 
@@ -36,3 +37,31 @@ async def test_number_is_redacted_where_that_fits_the_schema_and_blocked_where_n
     assert answer.status == status
     if status == 200:
         assert answer.json == {"card": "[card]", "[email]": 2}
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_error", "has_structure"),
+    [(NUMBERS, True, False), (None, True, True), (NUMBERS, False, True)],
+)
+async def test_failure_of_a_tool_with_an_output_schema_has_no_structure_that_a_client_could_hold_against_it(
+    autojump_clock: MockClock, place: Place, schema: dict[str, Any] | None, is_error: bool, has_structure: bool
+) -> None:
+    place.upstream.offer(outputSchema=schema)
+    said = [{"type": "text", "text": "disk 3 is full"}]
+    place.upstream.answer = {"content": said, "structuredContent": {"disk": 3}, "isError": is_error}
+    answer = await place.site.calls.call_tool(AGENT_OF, "up.tool", {})
+    assert isinstance(answer, Answered)
+    assert answer.as_mcp is not None
+    assert (answer.as_mcp["content"], answer.as_mcp["isError"]) == (said, is_error)
+    assert ("structuredContent" in answer.as_mcp) is has_structure
+
+
+async def test_failure_that_is_told_only_as_structure_reaches_the_model_as_text_and_without_personal_data(
+    autojump_clock: MockClock, place: Place
+) -> None:
+    place.upstream.offer(outputSchema=NUMBERS)
+    place.upstream.answer = {"content": [], "structuredContent": {"who": "a@b.co"}, "isError": True}
+    place.site.rule('tools = ["**"]\n[agents.pii.result]\nemail = "redact"')
+    answer = await place.site.calls.call_tool(AGENT_OF, "up.tool", {})
+    assert isinstance(answer, Answered)
+    assert answer.as_mcp == {"content": [{"type": "text", "text": '{"who":"[email]"}'}], "isError": True}

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def gateway(tmp_path: Path) -> Iterator[FakeGateway]:
     with DataFolder.hold(tmp_path / "data", NOW_MS) as folder:
         identity = folder.enroll(NODE_ID, "acme", JTI, NOW_MS)
-    enrolled = {
+    enrolled: dict[str, Any] = {
         "node_id": NODE_ID, "tenant": "acme", "name": None, "tags": {}, "token_id": JTI,
         "key": identity.key.encode().hex(), "certificate": identity.leaf.der.hex(), "token": identity.token,
     }  # fmt: skip

@@ -1,5 +1,6 @@
 """`/mcp` on a live gateway: who gets in, what the transport refuses, and the lives of sessions."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,19 @@ async def test_modern_calls_need_no_session(tmp_path: Path) -> None:
         assert (result["resultType"], result["isError"]) == ("complete", False)
         assert result["structuredContent"]["message"] == "hi"
         assert "mcp-session-id" not in response.headers
+        failed = (await client.modern("tools/call", name=one.echo, arguments={})).json()["result"]
+        assert (failed["resultType"], failed["isError"]) == ("complete", True)
+        assert_told_without_structure(failed)
         listed = (await client.modern("tools/list")).json()["result"]
         assert (listed["cacheScope"], len(listed["tools"])) == ("private", 3)
+
+
+def assert_told_without_structure(failed: dict[str, Any]) -> None:
+    """Clients of the TypeScript SDK 1.x hold a structure against the tool's `outputSchema`, also that of a failure."""
+    error = failed["_meta"]["io.heliograph/error"]
+    assert error["code"] == "E_MANIFEST_INVALID"
+    assert json.loads(failed["content"][0]["text"]) == error
+    assert "structuredContent" not in failed
 
 
 async def test_modern_transport_refuses_what_the_checklist_names(tmp_path: Path) -> None:
@@ -202,6 +214,9 @@ async def test_session_from_handshake_to_delete(tmp_path: Path) -> None:
         assert (await client.legacy("ping"))["result"] == {}
         result = (await client.legacy("tools/call", name=one.echo, arguments={"message": "hi"}))["result"]
         assert result["structuredContent"]["message"] == "hi"
+        failed = (await client.legacy("tools/call", name=one.echo, arguments={}))["result"]
+        assert failed["isError"] is True
+        assert_told_without_structure(failed)
         assert len(one.gateway.mcp.sessions) == 1
         assert (await client.http.delete(one.url)).status_code == 200
         assert len(one.gateway.mcp.sessions) == 0

@@ -16,7 +16,7 @@ from gateway.calls.audit import Origin, Via
 from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Principal, Scope, TokenClass
 from gateway.mcp.errors import RpcError
-from gateway.mcp.methods import CORRELATION_ID, Methods, origin_of
+from gateway.mcp.methods import CORRELATION_ID, ERROR, Methods, origin_of
 from gateway.mcp.settings import McpSettings
 from schemas.contract import contract
 from schemas.frames import CmdCancel
@@ -115,9 +115,11 @@ async def test_failure_is_a_result_that_a_model_can_read(
     await live_node(fleet, nursery, answers=answers)
     result = await methods.handle(principal(), "tools/call", {"name": ECHO, "arguments": arguments})
     assert result["isError"] is True
-    assert contract("error@1.1.0").explain(result["structuredContent"]) == []
-    assert result["structuredContent"]["code"] == code
-    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    assert contract("error@1.1.0").explain(result["_meta"][ERROR]) == []
+    assert result["_meta"][ERROR]["code"] == code
+    assert result["_meta"][ERROR]["correlation_id"] == result["_meta"][CORRELATION_ID]
+    assert json.loads(result["content"][0]["text"]) == result["_meta"][ERROR]
+    assert "structuredContent" not in result
 
 
 async def test_subscribe_says_how_to_open_the_stream_and_names_the_resource(
@@ -125,7 +127,7 @@ async def test_subscribe_says_how_to_open_the_stream_and_names_the_resource(
 ) -> None:
     await live_node(fleet, nursery)
     result = await methods.handle(principal(), "tools/call", {"name": SUBSCRIBE, "arguments": {}})
-    error = result["structuredContent"]
+    error = result["_meta"][ERROR]
     assert (result["isError"], error["code"]) == (True, "E_BAD_REQUEST")
     assert "Accept: text/event-stream" in error["suggested_fix"]
     assert f"metrics://{NODE_ID}" in error["suggested_fix"]

@@ -137,6 +137,17 @@ def test_only_data_of_a_result_goes_on() -> None:
     assert changed.content[1] == result.content[1]
 
 
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [([{"type": "text", "text": "t"}], [{"type": "text", "text": "t"}]), ([], [{"type": "text", "text": '{"s":1}'}])],
+)
+def test_structure_becomes_text_only_where_there_is_no_other_content(
+    content: list[dict[str, str]], shown: list[dict[str, str]]
+) -> None:
+    result = passed({"content": content, "structuredContent": {"s": 1}, "isError": True}).as_text()
+    assert result.as_mcp() == {"content": shown, "isError": True}
+
+
 def test_result_without_structure_is_its_content() -> None:
     result = passed({"content": [{"type": "text", "text": "t"}], "isError": True})
     assert result.as_json() == {"content": [{"type": "text", "text": "t"}]}

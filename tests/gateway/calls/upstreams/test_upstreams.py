@@ -37,6 +37,11 @@ def text_of(answer: dict[str, Any]) -> str:
     return text
 
 
+def error_of(answer: dict[str, Any]) -> dict[str, Any]:
+    error: dict[str, Any] = answer["result"]["_meta"]["io.heliograph/error"]
+    return error
+
+
 async def check_all(gate: Front, name: str) -> None:
     """What holds for an upstream however it is reached."""
     await gate.until_listed(f"{name}.add")
@@ -241,10 +246,7 @@ async def test_call_that_was_sent_is_charged_and_one_that_was_not_is_free(tmp_pa
         assert await gate.spent_micros() == PRICE
         await gate.until_gone("std.add")
         refused = await gate.mcp("std.add", a=1)
-        assert (refused["result"]["isError"], refused["result"]["structuredContent"]["code"]) == (
-            True,
-            "E_NODE_OFFLINE",
-        )
+        assert (refused["result"]["isError"], error_of(refused)["code"]) == (True, "E_NODE_OFFLINE")
         assert await gate.spent_micros() == PRICE
 
 
@@ -373,7 +375,7 @@ async def test_secrets_go_to_the_upstream_only_and_nothing_of_ours_does(
             assert not {digest(gate.token), digest(f"Bearer {gate.token}")} & set(headers.values())
             for name in ("std", "web"):
                 betrayed = await gate.mcp(f"{name}.betray")
-                assert betrayed["result"]["structuredContent"]["code"] == "E_INTERNAL"
+                assert error_of(betrayed)["code"] == "E_INTERNAL"
                 assert SECRET not in str(betrayed)
             assert (await gate.call("poor.add", a=1)).status_code == 503
             assert await gate.spent_micros() == 4 * PRICE
@@ -429,7 +431,7 @@ async def test_server_of_the_handshake_era_works_too(tmp_path: Path) -> None:
         assert (await gate.call("old.first")).json() == {"content": [{"type": "text", "text": "hello"}]}
         await gate.until_listed("old.second")
         failed = await gate.mcp("old.second")
-        assert failed["result"]["structuredContent"]["code"] == "E_INTERNAL"
+        assert error_of(failed)["code"] == "E_INTERNAL"
         assert "hunter2" not in str(failed)
         assert (await gate.call("old.second")).json()["message"] == "The server behind this tool failed."
         assert await gate.spent_micros() == 3 * PRICE
