@@ -76,7 +76,7 @@ class AdminNodes:
         write = OperatorScope.FLEET_WRITE
         self.routes: OperatorRoutes = {
             "/admin/enroll": actions.action("enroll", write, _Enroll, self._enroll),
-            ENROLMENT_PATH: actions.action(
+            "/admin/enroll_many": actions.action(
                 "enroll_many", write, _EnrollMany, self._enroll_many, body_bytes_max=ENROLMENT_BYTES_MAX
             ),
             "/admin/node/rename": actions.action("node_rename", write, _Rename, self._of_node(self._rename)),
