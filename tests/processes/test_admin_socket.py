@@ -1,4 +1,4 @@
-"""Operators on a unix socket, printed at the start, taken over from a killed gateway, gone."""
+"""Operators on a unix socket, printed at the start, taken over from a killed gateway, gone at the end."""
 
 import os
 import signal
