@@ -71,7 +71,10 @@ class UnixAddress(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> "Address | UnixAddress":
         """Of a setting that takes either kind."""
         if not text.startswith(UNIX):
-            return Address.parse(text)
+            try:
+                return Address.parse(text)
+            except SettingsError as error:
+                raise SettingsError(f"{error}; or it is unix:/path/to/socket") from None
         path = text.removeprefix(UNIX)
         if not path or "\0" in path:
             raise SettingsError("a unix socket is unix:/path/to/socket")

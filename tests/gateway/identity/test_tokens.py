@@ -334,3 +334,21 @@ def test_key_id_is_the_thumbprint_of_rfc_7638() -> None:
     x = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
     keys = keys_of_jwks({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "any", "x": x}]})
     assert key_id(keys["any"]) == "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
+
+
+@pytest.mark.parametrize(
+    ("token_class", "scopes"),
+    [
+        (TokenClass.AGENT_RUNTIME, ["fleet:read"]),
+        (TokenClass.DEVICE_RUNTIME, ["device:connect", "tokens:mint"]),
+        (TokenClass.OPERATOR, ["tools:call:read_only"]),
+        (TokenClass.OPERATOR, ["fleet:read", "device:connect"]),
+        (TokenClass.OPERATOR, []),
+        (TokenClass.OPERATOR, None),
+    ],
+)
+def test_scopes_of_another_class_and_operators_without_any_are_not_signed(
+    token_class: TokenClass, scopes: list[str] | None
+) -> None:
+    with pytest.raises(ValueError, match="scope"):
+        mint(token_class, scopes=scopes)

@@ -155,7 +155,7 @@ async def test_socket_that_cannot_be_had_is_named_before_anything_is_served(tmp_
 
 @pytest.mark.parametrize("listen", ["unix:", "nowhere", "127.0.0.1", "127.0.0.1:99999", ":1"])
 async def test_address_that_is_none_is_named_before_anything_starts(tmp_path: Path, listen: str) -> None:
-    with pytest.raises(SettingsError, match=r"HOST:PORT|unix:/path/to/socket"):
+    with pytest.raises(SettingsError, match="unix:/path/to/socket"):
         async with running(load(None, {}, {"data": "data", "admin.listen": listen})):
             pass
     assert not (tmp_path / "data").exists()
