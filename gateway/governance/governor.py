@@ -49,10 +49,10 @@ class Governor:
         self._policy = policy
         self._nodes: NodeLabels = _NoLabels() if nodes is None else nodes
         self._rates = Rates()
-        # By the policy and labels below: looked up, not matched anew.
+        # By the policy below: looked up, not matched anew.
         self._judged: dict[tuple[str, str], AgentRules | Denial] = {}
-        self._judged_by: Policy | None = None
-        self._labels_revision: int | None = None  # None: this policy allows alike whatever nodes are called
+        self._judged_by: Policy | None = None  # None too while it narrows nodes: then labels are looked at first
+        self._narrowed_by: tuple[Policy, int] | None = None  # such a policy, and the revision of the labels
         self.revision = DEFAULT_REVISION
         """Of the policy that was last judged by."""
         self._scanner = Scanner(list(Kind))
@@ -73,8 +73,7 @@ class Governor:
     def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
         """The rules for this agent, if they give it the tool."""
         policy = self._policy()
-        relabelled = self._labels_revision is not None and self._labels_revision != self._nodes.labels_revision
-        if relabelled or policy is not self._judged_by or len(self._judged) >= JUDGED_MAX:
+        if policy is not self._judged_by or len(self._judged) >= JUDGED_MAX:
             self._judge_by(policy)
         judged = self._judged.get((principal.sub, tool))
         if judged is None:
@@ -85,8 +84,16 @@ class Governor:
         return judged
 
     def _judge_by(self, policy: Policy) -> None:
-        self._judged, self._judged_by, self.revision = {}, policy, policy.revision
-        self._labels_revision = self._nodes.labels_revision if policy.narrows_nodes else None
+        """Forget what was judged, unless policy and labels are what they were and there is room."""
+        if policy.narrows_nodes:
+            revision, narrowed_by = self._nodes.labels_revision, self._narrowed_by
+            is_same = narrowed_by is not None and narrowed_by[0] is policy and narrowed_by[1] == revision
+            if is_same and len(self._judged) < JUDGED_MAX:
+                return
+            self._judged_by, self._narrowed_by = None, (policy, revision)
+        else:
+            self._judged_by, self._narrowed_by = policy, None
+        self._judged, self.revision = {}, policy.revision
         if policy.national_ids != self._national_ids:
             self._scanner, self._national_ids = Scanner(list(Kind), policy.national_ids), policy.national_ids
 

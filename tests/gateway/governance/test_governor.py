@@ -102,6 +102,31 @@ def test_policy_that_comes_to_select_nodes_and_ceases_to_is_followed() -> None:
     assert governed.may(PUMP)
     governed.policy = PLAIN
     assert governed.may(VALVE)
+    governed.policy = LAB
+    assert (governed.may(PUMP), governed.may(VALVE)) == (True, False)
+
+
+def test_revision_is_that_of_the_policy_that_was_judged_by() -> None:
+    again = policy_of(f"# the same, in another file\n{HEAD}tools = ['sys.**', 'search.*']\nnodes = 'tag:site=lab'")
+    assert again == LAB
+    governed, revisions = Governed(LAB), []
+    for policy in (LAB, again, PLAIN, LAB):
+        governed.policy = policy
+        governed.may(PUMP)
+        revisions.append(governed.governor.revision)
+    assert revisions == [LAB.revision, again.revision, PLAIN.revision, LAB.revision]
+    assert len(set(revisions)) == 3
+
+
+def test_judgements_by_labels_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.governance.governor.JUDGED_MAX", 3)
+    governed = Governed(LAB)
+    governed.nodes.label(NODE, site="lab")
+    first = governed.governor.authorize(AGENT, VALVE)
+    for number in range(3):
+        governed.may(f"search.{number}")
+    assert governed.may(PUMP)
+    assert governed.governor.authorize(AGENT, VALVE) is not first  # a denial is made anew: it was forgotten
 
 
 def test_governor_that_knows_no_nodes_finds_them_unlabelled() -> None:
