@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 SUITE := tests/conformance/node_modules/.package-lock.json
+CLIENTS := tests/clients
+CLIENTS_JS := $(CLIENTS)/node_modules/.package-lock.json
+CLIENTS_PYTHON := $(CLIENTS)/.venv/.ready
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test conformance check format bench simulate lock clean
@@ -27,14 +30,27 @@ demo: env  ## see it work
 test: check  ## format, lint, types, then every test
 	$(BIN)/python -m pytest
 
-conformance: env $(SUITE)  ## the official MCP conformance suite, both eras (needs npm)
+conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON)  ## the official MCP suite, both eras, and real clients (needs npm)
 	$(BIN)/python -m tests.conformance.run
+	$(BIN)/python -m tests.clients.run
 
 $(SUITE): tests/conformance/package.json tests/conformance/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is needed for the conformance suite (on Debian: apt install npm)"; exit 1; }
 	@echo "installing the conformance suite and its Node (first time: half a minute or so) ..."
 	cd tests/conformance && npm ci --no-progress --loglevel=error
 	@touch $(SUITE)
+
+$(CLIENTS_JS): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is needed for the clients (on Debian: apt install npm)"; exit 1; }
+	@echo "installing the TypeScript SDKs of the clients ..."
+	cd $(CLIENTS) && npm ci --no-progress --loglevel=error
+	@touch $(CLIENTS_JS)
+
+$(CLIENTS_PYTHON): $(CLIENTS)/requirements.lock
+	@echo "installing the Python SDK of the clients ..."
+	$(PYTHON) -m venv --clear $(CLIENTS)/.venv
+	$(CLIENTS)/.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(CLIENTS)/requirements.lock
+	@touch $(CLIENTS_PYTHON)
 
 check: env  ## the fast inner loop: format, lint and types
 	$(BIN)/ruff format --check .
@@ -60,12 +76,15 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
 
-lock: env  ## resolve the newest versions into requirements.lock
+lock: env  ## resolve the newest versions into the lock files
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet uv
 	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o requirements.lock
+	$(VENV)/lock/bin/uv pip compile $(CLIENTS)/requirements.in --python-version 3.11 --universal --upgrade \
+		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o $(CLIENTS)/requirements.lock
 
 clean:  ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info tests/conformance/node_modules
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info tests/conformance/node_modules \
+		$(CLIENTS)/node_modules $(CLIENTS)/.venv
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -134,8 +134,8 @@ class Tool:
         listed = {
             "name": self.name,
             "description": self.description,
-            "inputSchema": self.input_schema,
-            "outputSchema": self.output_schema,
+            "inputSchema": _listed_schema(self.input_id),
+            "outputSchema": _listed_schema(self.output_id),
             "annotations": self.annotations,
         }
         object.__setattr__(self, "listed", listed)
@@ -151,6 +151,14 @@ class Tool:
     @property
     def annotations(self) -> Mapping[str, Any]:
         return _annotations(self.safety_class)
+
+
+@cache
+def _listed_schema(schema_id: str) -> Mapping[str, Any]:
+    """Without its own name, which a client's validator refuses the second time, and without its dialect, which older
+    ones do not know and which is the protocol's own."""
+    document = REGISTRY[schema_id].document
+    return {key: value for key, value in document.items() if key not in ("$id", "$schema")}
 
 
 @cache

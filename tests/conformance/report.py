@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from textwrap import fill
 
+from tests.clients.installed import list_clients
 from tests.conformance.suite import HERE, Outcome
 
 VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
@@ -86,6 +87,7 @@ class Report:
             _wrapped(f"- {', '.join(f'`{name}`' for name in names)}: {reason[0].lower()}{reason[1:]}", "  ")
             for reason, names in _by_reason().items()
         ]
+        clients = "\n".join(f"| {client.title} | pass |" for client in list_clients())
         version = json.loads((HERE / "package.json").read_text())["dependencies"][_PACKAGE]
         return _PAGE.format(
             what=_wrapped(_WHAT.format(package=_PACKAGE, version=version)),
@@ -93,6 +95,7 @@ class Report:
             dashes="|".join(["---"] * (len(_COLUMNS) + 1)),
             rows="\n".join(rows),
             reasons="\n".join(reasons),
+            clients=clients,
         )
 
     def _rows(self) -> Iterator[tuple[str, list[str]]]:
@@ -137,4 +140,24 @@ _PAGE = """\
 
 ## Not applicable
 {reasons}
+
+## Clients of the 1.x SDKs
+`make conformance` then runs clients that are built on the official SDKs, as most desktop clients are. Each version is
+installed from npm or PyPI and runs as its own process (`tests/clients`) against a whole gateway with four mock nodes, a
+policy, and an upstream whose schemas are odd. All are of the handshake era; the Python SDK 2.x, both eras, is in
+`make test`. The run fails when one check of one client fails, and when a client logs a warning.
+
+| client | `/mcp` |
+|---|---|
+{clients}
+
+Each checks:
+- `initialize`; `tools/list` through all pages, with every `outputSchema` compiled where the SDK does that; calls whose
+  structure the SDK checks;
+- failures that the model must read: bad arguments, a `subscribe` tool, a capability's rate limit, a node that left, a
+  failure of the upstream's own;
+- errors that the program gets, with their code: unknown tool, denied by policy, agent's rate, budget, unknown resource;
+- `list_changed` when a node leaves and when it is back; resources listed, read, subscribed to, updated.
+
+What they cannot take, and what the gateway therefore does, is in [the MCP endpoint](mcp.md#what-old-clients-take).
 """

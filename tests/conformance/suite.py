@@ -42,10 +42,15 @@ def find_suite() -> list[str]:
     """The command that runs it. Raises NotInstalledError."""
     if not _ENTRY.exists():
         raise NotInstalledError("the suite is not installed: make conformance installs it with npm")
-    node = str(_OWN_NODE) if _OWN_NODE.exists() else shutil.which("node")
+    node = find_node()
     if node is None:
         raise NotInstalledError("no Node comes from npm for this machine: put one (22 or newer) on the PATH")
     return [node, "--import", (HERE / "authorize.mjs").as_uri(), str(_ENTRY)]
+
+
+def find_node() -> str | None:
+    """The Node that comes with the suite, or else the one on the PATH."""
+    return str(_OWN_NODE) if _OWN_NODE.exists() else shutil.which("node")
 
 
 class Suite:

@@ -1,6 +1,7 @@
 """Names: capability and verb to a tool and back, within 64 characters."""
 
 import copy
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -123,3 +124,26 @@ def test_every_kind_and_verb_that_a_manifest_may_announce_can_be_projected() -> 
         verbs = clamp["then"]["properties"]["verbs"]["items"]["enum"]
         capability = ECHO_CAPABILITY | {"kind": clamp["if"]["properties"]["kind"]["const"], "verbs": verbs}
         assert len(project(MANIFEST | {"capabilities": [capability]})) == len(verbs)
+
+
+def test_listed_schemas_are_the_published_ones_without_what_clients_trip_over() -> None:
+    """An id that comes twice, a dialect that they do not know, a reference that they cannot follow."""
+    for tool in project(MANIFEST):
+        for key, schema in (("inputSchema", tool.input_schema), ("outputSchema", tool.output_schema)):
+            listed = tool.listed[key]
+            assert listed == {name: value for name, value in schema.items() if name not in ("$id", "$schema")}
+            assert listed["type"] == "object"
+            assert all(isinstance(one, dict) for one in listed["properties"].values())
+            assert not {"$id", "$ref", "$schema", "$dynamicRef", "$anchor", "nullable", "format"} & set(
+                words_of(listed)
+            )
+
+
+def words_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from words_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from words_of(inner)

@@ -119,7 +119,5 @@ class UpstreamCalls:
             if isinstance(readable, Denial):
                 return No.by(readable)
             result = result.with_readable(readable)
-        if result.is_error and tool.output_schema is not None:
-            # Many clients hold even a failure's structure against the schema, and would show that it does not fit.
-            result = result.as_text()
-        return Answered(result.as_json(), correlation_id, result.as_mcp())
+        shown = result.for_clients(has_schema=tool.output_schema is not None)
+        return Answered(result.as_json(), correlation_id, shown.as_mcp())

@@ -14,6 +14,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 
+from gateway.calls.upstreams.client_schemas import input_for_clients, output_for_clients
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.governance.policy.upstream_rules import UpstreamRules
 from schemas.contract import Flaw
@@ -32,7 +33,7 @@ class UpstreamTool:
     own_name: str  # as the upstream does
     description: str
     input_schema: Mapping[str, Any]
-    output_schema: Mapping[str, Any] | None
+    output_schema: Mapping[str, Any] | None  # as listed; its results are held against the upstream's own
     safety_class: str
     _input: Any = field(repr=False, compare=False)
     _output: Any = field(repr=False, compare=False)
@@ -92,9 +93,11 @@ def listed(rules: UpstreamRules, told: Mapping[str, Any], settings: UpstreamSett
     except (ValueError, RecursionError):
         return None
     words = frozenset(_words(input_schema))
+    shown_input = input_for_clients(input_schema)
+    shown_output = None if output_schema is None else output_for_clients(output_schema)
     safety_class = rules.safety_class(own_name)
     return UpstreamTool(
-        name, own_name, _shown(description), input_schema, output_schema, safety_class, takes, gives, words
+        name, own_name, _shown(description), shown_input, shown_output, safety_class, takes, gives, words
     )
 
 
@@ -156,8 +159,11 @@ class Passed:
         structured = {"structuredContent": self.structured} if self.has_structured else {}
         return {"content": self.content, **structured, "isError": self.is_error}
 
-    def as_text(self) -> "Passed":
-        """The same without structure, which goes on as text if there is no other content."""
+    def for_clients(self, has_schema: bool) -> "Passed":
+        """Without a structure that some clients refuse the result for: one that is no object, or that of a failure,
+        which they hold against the schema all the same. It goes on as text if there is no other content."""
+        if isinstance(self.structured, dict) and not (self.is_error and has_schema):
+            return self
         content = self.content
         if self.has_structured and not content:
             content = [{"type": "text", "text": msgspec.json.encode(self.structured).decode()}]

@@ -1,5 +1,6 @@
 """Which tools of an upstream are listed, how, and what of a result goes on."""
 
+import json
 import time
 from typing import Any
 
@@ -141,11 +142,23 @@ def test_only_data_of_a_result_goes_on() -> None:
     ("content", "shown"),
     [([{"type": "text", "text": "t"}], [{"type": "text", "text": "t"}]), ([], [{"type": "text", "text": '{"s":1}'}])],
 )
-def test_structure_becomes_text_only_where_there_is_no_other_content(
+def test_structure_of_a_failure_becomes_text_only_where_there_is_no_other_content(
     content: list[dict[str, str]], shown: list[dict[str, str]]
 ) -> None:
-    result = passed({"content": content, "structuredContent": {"s": 1}, "isError": True}).as_text()
-    assert result.as_mcp() == {"content": shown, "isError": True}
+    result = passed({"content": content, "structuredContent": {"s": 1}, "isError": True})
+    assert result.for_clients(has_schema=True).as_mcp() == {"content": shown, "isError": True}
+    assert result.for_clients(has_schema=False) == result
+
+
+@pytest.mark.parametrize("structured", [[1], 1, "x", False])
+def test_structure_that_is_no_object_is_text_for_clients(structured: Any) -> None:
+    result = passed({"content": [], "structuredContent": structured})
+    text = json.dumps(structured)
+    assert result.for_clients(has_schema=False).as_mcp() == {
+        "content": [{"type": "text", "text": text}],
+        "isError": False,
+    }
+    assert result.as_json() == structured
 
 
 def test_result_without_structure_is_its_content() -> None:
