@@ -1,8 +1,12 @@
 """How often agents may call: a token bucket for each rate of an agent's entry. Pure: `now_s` is passed in, monotonic.
 
 A call needs a token of every rate that concerns its tool; if one has none, none is taken. What a capability announces
-for all its callers is counted elsewhere (`actors/node/limit_rules.py`).
+for all its callers is counted elsewhere (`actors/node/limit_rules.py`); how what is left is told, by `rate_headers`.
 """
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from actors.bucket_rules import TokenBucket
 from gateway.governance.policy.policy import AgentRules, Rate
@@ -11,43 +15,90 @@ TOOLS_MAX = 256  # of an agent that are remembered with their rates; then all ar
 AGENTS_MAX = 10_000  # remembered; past it the one that has called least recently begins anew, with full buckets
 
 
+class RateLeft(NamedTuple):
+    """What one rate still gives an agent. It says nothing of which tools it is for: that is the policy's text."""
+
+    name: str
+    calls: int
+    per_s: int
+    remaining: int  # calls that can be made now, one after another
+    wait_ms: int  # until the next one can be made; 0: now
+    reset_s: int  # until all are there again, if none is made
+
+    @property
+    def used(self) -> int:
+        return self.calls - self.remaining
+
+
+@dataclass(slots=True, eq=False)
+class _Limit:
+    """A rate of an agent's entry, and what it has counted."""
+
+    name: str
+    rate: Rate
+    bucket: TokenBucket | None  # made at the first call that it concerns: full until then
+
+    def counting(self, now_s: float) -> TokenBucket:
+        if self.bucket is None:
+            self.bucket = TokenBucket.full(self.rate.calls / self.rate.per_s, self.rate.calls, now_s)
+        return self.bucket
+
+    def left(self, now_s: float) -> RateLeft:
+        calls, per_s, bucket = self.rate.calls, self.rate.per_s, self.bucket
+        if bucket is None:
+            return RateLeft(self.name, calls, per_s, calls, 0, 0)
+        wait_ms = bucket.wait_ms(now_s) or 0
+        return RateLeft(self.name, calls, per_s, bucket.left(now_s), wait_ms, bucket.full_in_s(now_s))
+
+
 class AgentRates:
     """Of one agent. As many buckets as its entry has rates."""
 
     def __init__(self, rules: AgentRules) -> None:
         self.rules = rules
-        # Made at the first call that they concern: full until then. A rate that is there twice is one.
-        self._buckets: dict[Rate, TokenBucket | None] = dict.fromkeys(rules.rates)
-        self._by_tool: dict[str, list[TokenBucket]] = {}  # those that concern a tool: looked up, not matched anew
+        self._limits = _limits(rules, {})
+        # Those that concern a tool: looked up, not matched anew.
+        self._by_tool: dict[str, list[tuple[_Limit, TokenBucket]]] = {}
 
     def adopt(self, rules: AgentRules) -> None:
         """The policy has changed: rates that are still there keep their history, all others begin anew."""
         self.rules = rules
-        self._buckets = {rate: self._buckets.get(rate) for rate in rules.rates}
+        self._limits = _limits(rules, {limit.rate: limit.bucket for limit in self._limits})
         self._by_tool.clear()
 
     def take(self, tool_name: str, now_s: float) -> int | None:
         """None: the call may be made, and counts. Else in how many milliseconds to ask again."""
-        buckets = self._by_tool.get(tool_name)
-        if buckets is None:
-            if len(self._by_tool) >= TOOLS_MAX:
-                self._by_tool.clear()
-            buckets = self._by_tool[tool_name] = self._concerned(tool_name, now_s)
-        waits_ms = [wait_ms for bucket in buckets if (wait_ms := bucket.wait_ms(now_s)) is not None]
+        limits = self._concerned(tool_name, now_s)
+        waits_ms = [wait_ms for _, bucket in limits if (wait_ms := bucket.wait_ms(now_s)) is not None]
         if waits_ms:
             return max(waits_ms)
-        for bucket in buckets:
+        for _, bucket in limits:
             bucket.take(now_s)
         return None
 
-    def _concerned(self, tool_name: str, now_s: float) -> list[TokenBucket]:
-        concerned = []
-        for rate, bucket in self._buckets.items():
-            if rate.concerns(tool_name):
-                if bucket is None:
-                    bucket = self._buckets[rate] = TokenBucket.full(rate.calls / rate.per_s, rate.calls, now_s)
-                concerned.append(bucket)
+    def left(self, now_s: float, tool_name: str | None = None) -> tuple[RateLeft, ...]:
+        """Of all its rates, or of those that concern the tool; in the order of the entry."""
+        if tool_name is None:
+            return tuple([limit.left(now_s) for limit in self._limits])
+        return tuple([limit.left(now_s) for limit, _ in self._concerned(tool_name, now_s)])
+
+    def _concerned(self, tool_name: str, now_s: float) -> list[tuple[_Limit, TokenBucket]]:
+        concerned = self._by_tool.get(tool_name)
+        if concerned is None:
+            if len(self._by_tool) >= TOOLS_MAX:
+                self._by_tool.clear()
+            concerned = self._by_tool[tool_name] = [
+                (limit, limit.counting(now_s)) for limit in self._limits if limit.rate.concerns(tool_name)
+            ]
         return concerned
+
+
+def _limits(rules: AgentRules, known: Mapping[Rate, TokenBucket | None]) -> list[_Limit]:
+    """Named by their place in the entry, from 1. A rate that is there twice is one."""
+    places: dict[Rate, int] = {}
+    for place, rate in enumerate(rules.rates, 1):
+        places.setdefault(rate, place)
+    return [_Limit(f"rate-{place}", rate, known.get(rate)) for rate, place in places.items()]
 
 
 class Rates:
@@ -73,3 +124,14 @@ class Rates:
             rates.adopt(rules)
         self._by_sub[sub] = rates
         return rates.take(tool_name, now_s)
+
+    def left(self, sub: str, rules: AgentRules, now_s: float, tool_name: str | None = None) -> tuple[RateLeft, ...]:
+        """As `AgentRates.left`. Whoever only asks is not remembered for it."""
+        if not rules.rates:
+            return ()
+        rates = self._by_sub.get(sub)
+        if rates is None:
+            rates = AgentRates(rules)
+        elif rates.rules is not rules:
+            rates.adopt(rules)
+        return rates.left(now_s, tool_name)
