@@ -28,12 +28,21 @@ class TokenBucket:
         """How long until there is a token; None when there is one."""
         self.tokens = min(self.capacity, self.tokens + max(0.0, now_s - self.filled_s) * self.rate_per_s)
         self.filled_s = max(self.filled_s, now_s)
-        if self.tokens >= _ENOUGH:
-            return None
+        return None if self.tokens >= _ENOUGH else ceil(self._filled_in_s(1.0) * 1000)
+
+    def left(self, now_s: float) -> int:
+        """How many can be taken now, one after another."""
+        return 0 if self.wait_ms(now_s) is not None else max(1, int(self.tokens + (1.0 - _ENOUGH)))
+
+    def full_in_s(self, now_s: float) -> int:
+        """In how many whole seconds it is full, if nothing is taken."""
+        self.wait_ms(now_s)
+        return ceil(self._filled_in_s(self.capacity))
+
+    def _filled_in_s(self, tokens: float) -> float:
         # Not divided first: a rate may be so small that the quotient is infinite.
-        lacking = 1.0 - self.tokens
-        wait_s = WAIT_S_MAX if lacking >= self.rate_per_s * WAIT_S_MAX else lacking / self.rate_per_s
-        return ceil(wait_s * 1000)
+        lacking = tokens - self.tokens
+        return WAIT_S_MAX if lacking >= self.rate_per_s * WAIT_S_MAX else lacking / self.rate_per_s
 
     def take(self, now_s: float) -> int | None:
         """One token, or how long until there is one."""

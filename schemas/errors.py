@@ -1,12 +1,17 @@
 """The one error that an agent, a node or a script ever sees (RFC-0001 §4), and what HTTP status carries it.
 
 `envelope` is the only builder. Messages come from the table here or from fixed templates of the caller's; a string
-that a device or an agent sent never goes in. Whatever text goes in, the result fits `error@1.1.0`.
+that a device or an agent sent never goes in. Whatever goes in, the result fits `error@1.2.0`, and `error@1.1.0` where
+it has no `details`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
+
+from schemas.contract import Contract
+from schemas.registry import REGISTRY
 
 TEXT_CHARS_MAX = 512
 
@@ -27,12 +32,23 @@ class Code(StrEnum):
     INTERNAL = "E_INTERNAL"
 
 
+class Word(StrEnum):
+    """Closed: `details.code` since `error@1.2.0`, and `data.code` over MCP. It tells apart what shares a `Code`."""
+
+    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
+    RATE_LIMITED = "RATE_LIMITED"
+    UNAUTHORIZED = "UNAUTHORIZED"
+    PII_DETECTED = "PII_DETECTED"
+    TOOL_NOT_FOUND = "TOOL_NOT_FOUND"
+
+
 class ErrorEnvelope(TypedDict):
     code: str
     message: str
     suggested_fix: str
     retry_after_ms: NotRequired[int]
     correlation_id: NotRequired[str]
+    details: NotRequired[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +151,12 @@ def envelope(
     *,
     retry_after_ms: int | None = None,
     correlation_id: str | None = None,
+    details: Mapping[str, Any] | None = None,
 ) -> ErrorEnvelope:
-    """The error envelope; message and fix are the code's own unless the caller knows better."""
+    """The error envelope; message and fix are the code's own unless the caller knows better.
+
+    A detail that the schema does not know, or that does not fit it, is left out: a program must be able to rely on it.
+    """
     entry = _TABLE[code]
     error = ErrorEnvelope(
         code=code.value,
@@ -147,6 +167,9 @@ def envelope(
         error["retry_after_ms"] = max(0, retry_after_ms)
     if correlation_id is not None:
         error["correlation_id"] = correlation_id
+    fitting = {name: value for name, value in (details or {}).items() if _fits(name, value)}
+    if fitting:
+        error["details"] = fitting
     return error
 
 
@@ -160,6 +183,17 @@ def unauthenticated(
         suggested_fix or UNAUTHENTICATED.suggested_fix,
         correlation_id=correlation_id,
     )
+
+
+_DETAILS = {
+    name: Contract(schema)
+    for name, schema in REGISTRY["error@1.2.0"].document["properties"]["details"]["properties"].items()
+}
+
+
+def _fits(name: str, value: Any) -> bool:
+    detail = _DETAILS.get(name)
+    return detail is not None and detail.is_valid(value)
 
 
 def _printable(text: str) -> str:

@@ -25,6 +25,8 @@ class Failed:
     retry_after_ms: int | None = None
     over_budget: Exceeded | None = None  # what its caller has spent already
     is_command: bool = True  # False, though it has an id: the log would not take it, and it costs nothing
+    cap: float | None = None  # the capability's own limit, if that is what it is over: calls in `per_s`, or at once
+    per_s: int | None = None
 
 
 Outcome = Succeeded | Failed

@@ -10,7 +10,7 @@ charged: what it was for may have happened.
 
 from typing import Protocol
 
-from actors.ledger.rules import Budget, Exceeded
+from actors.ledger.rules import Budget, Exceeded, Spent
 
 
 class Account(Protocol):
@@ -18,6 +18,9 @@ class Account(Protocol):
 
     def exceeded_by(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         """Whether the budget does not reach for so much more."""
+
+    def spent(self, budget: Budget, now_ms: int) -> Spent:
+        """What counts against the budget now. Not for a hot path: it looks at all that is open."""
 
     def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         """Set a command's price aside until its append is answered; `key` is `command_key` of node and `msg_id`."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from actors.ledger.events import Event, Reserved
-from actors.ledger.rules import Budget, Exceeded, LedgerState, evolve, exceeded_by
+from actors.ledger.rules import Budget, Exceeded, LedgerState, Spent, counted, evolve, exceeded_by
 
 PREFIX = "ledger/"
 _state_encoder = msgspec.json.Encoder()
@@ -58,6 +58,15 @@ class Ledger:
 
     def exceeded_by(self, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         return exceeded_by(self.state, self._held_micros, micros, budget, now_ms)
+
+    def spent(self, budget: Budget, now_ms: int) -> Spent:
+        window_ms = budget.window_ms(now_ms)
+        reserved_micros = sum(
+            reserved.micros
+            for reserved in (*self.state.open.values(), *self.holds.values())
+            if window_ms is None or (reserved.window_ms is not None and reserved.window_ms >= window_ms)
+        )
+        return Spent(counted(self.state, self._held_micros, budget, now_ms), reserved_micros)
 
     def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
         exceeded = self.exceeded_by(micros, budget, now_ms)

@@ -38,6 +38,13 @@ class Exceeded(msgspec.Struct, frozen=True):
     resets_at_ms: int | None
 
 
+class Spent(msgspec.Struct, frozen=True):
+    """What counts against a budget now, and how much of it may still be given back."""
+
+    used_micros: int
+    reserved_micros: int
+
+
 @dataclass(slots=True)
 class LedgerState:
     """What the events add up to. Changed in place: a copy of what is open costs more, the more calls are under way."""
@@ -79,7 +86,15 @@ def evolve(state: LedgerState, event: Event) -> Reserved | None:
 def exceeded_by(
     state: LedgerState, held_micros: Mapping[int | None, int], micros: int, budget: Budget, now_ms: int
 ) -> Exceeded | None:
-    """Whether so much more can be spent, beside what is held and not in the log yet. What is free always can.
+    """Whether so much more can be spent, beside what is held and not in the log yet. What is free always can."""
+    used_micros = counted(state, held_micros, budget, now_ms)
+    if micros == 0 or used_micros + micros <= budget.limit_micros:
+        return None
+    return Exceeded(budget.limit_micros, used_micros, budget.resets_at_ms(now_ms))
+
+
+def counted(state: LedgerState, held_micros: Mapping[int | None, int], budget: Budget, now_ms: int) -> int:
+    """What counts against the budget: what the log has, and what is held and not in it yet.
 
     `held_micros` is by the beginning of the period that it counts for; a budget without a period counts all of it.
     """
@@ -93,6 +108,4 @@ def exceeded_by(
         for held_for_ms, held in held_micros.items():
             if held_for_ms is not None and held_for_ms >= window_ms:
                 used_micros += held
-    if micros == 0 or used_micros + micros <= budget.limit_micros:
-        return None
-    return Exceeded(budget.limit_micros, used_micros, budget.resets_at_ms(now_ms))
+    return used_micros

@@ -287,7 +287,7 @@ class NodeActor:
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
         over = limits.over_concurrency(now.mono_s) or limits.over_rate(now.mono_s)
         if over is not None:
-            return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
+            return over.failed
         issue = Issue(self._mint.mint(now.wall_ms), tool, sub, tenant, deadline_at_ms)
         exceeded = hold(issue.msg_id)
         if exceeded is not None:
@@ -344,7 +344,7 @@ class NodeActor:
                 return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
             over = limits.over_rate(now.mono_s)
             if over is not None:
-                return Failed(Code.RATE_LIMITED, retry_after_ms=over.retry_after_ms)
+                return over.failed
             cadence = self._cadences.start(tool, cap_id, interval_ms, now)
             if cadence.stage is Stage.OVER:  # the session ended over sending it
                 return Failed(Code.NODE_OFFLINE)

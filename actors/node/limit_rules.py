@@ -11,6 +11,8 @@ from math import ceil
 from typing import Any
 
 from actors.bucket_rules import TokenBucket
+from actors.bus.bus import Failed
+from schemas.errors import Code
 from schemas.projection import Tool, ToolName
 
 RATE_RETRY_MS_MAX = 24 * 3600 * 1000  # a node may announce any rate above 0: ask again at least once a day
@@ -20,6 +22,12 @@ SLOT_RETRY_MS_MAX = 1000  # a slot may be free sooner than it must be: ask again
 @dataclass(frozen=True, slots=True)
 class OverLimit:
     retry_after_ms: int
+    cap: float  # calls in `per_s`, or at once
+    per_s: int | None = None
+
+    @property
+    def failed(self) -> Failed:
+        return Failed(Code.RATE_LIMITED, retry_after_ms=self.retry_after_ms, cap=self.cap, per_s=self.per_s)
 
 
 @dataclass(slots=True)
@@ -45,7 +53,9 @@ class CapabilityLimits:
     def over_rate(self, mono_s: float) -> OverLimit | None:
         """One call, or the time until the next one is free."""
         wait_ms = self._bucket.take(mono_s)
-        return None if wait_ms is None else OverLimit(min(wait_ms, RATE_RETRY_MS_MAX))
+        if wait_ms is None:
+            return None
+        return OverLimit(min(wait_ms, RATE_RETRY_MS_MAX), self._bucket.rate_per_s, 1)
 
     @property
     def is_idle(self) -> bool:
@@ -59,7 +69,7 @@ class CapabilityLimits:
         if len(self._busy_until_s) < self.concurrency_max:
             return None
         first_free_ms = ceil((min(self._busy_until_s.values()) - mono_s) * 1000)
-        return OverLimit(max(1, min(first_free_ms, SLOT_RETRY_MS_MAX)))
+        return OverLimit(max(1, min(first_free_ms, SLOT_RETRY_MS_MAX)), self.concurrency_max)
 
     def occupy(self, msg_id: str, deadline_s: float) -> None:
         self._busy_until_s[msg_id] = deadline_s + self.handler_ms_max / 1000

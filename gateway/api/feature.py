@@ -5,6 +5,7 @@ from typing import Any
 
 from actors.bus.directory import Directory
 from actors.node.moment import Moment
+from gateway.api.budget import BudgetRoutes
 from gateway.api.devices import DeviceRoutes
 from gateway.api.health import HealthRoutes
 from gateway.api.published import PublishedRoutes
@@ -32,6 +33,7 @@ def api_feature(
     agents = Authenticator(verifier, now, FOR_AGENTS)
     routes: dict[str, Route] = {
         **ToolRoutes(agents, directory, calls, streams, now, upstreams).routes,
+        **BudgetRoutes(agents, calls, now).routes,
         **DeviceRoutes(agents, directory).routes,
         **PublishedRoutes(jwks).routes,
         **HealthRoutes(probe).routes,

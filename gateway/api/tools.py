@@ -19,9 +19,10 @@ from gateway.calls.audit import OVER_HTTP, Origin, Via
 from gateway.calls.catalogue import PAGE_TOOLS_DEFAULT, list_all_tools
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstream_tools import UpstreamTools
+from gateway.governance.spend.rate_headers import rate_headers
 from gateway.identity.authenticator import Authenticator, NotAdmitted
 from gateway.identity.tokens import Principal, TokenFault
-from gateway.net.exchange import Exchange
+from gateway.net.exchange import CORRELATION_ID, Exchange
 from gateway.net.router import Routes
 from gateway.observe.tracing import parse_traceparent
 from schemas.errors import Code
@@ -83,21 +84,30 @@ class ToolRoutes:
             )
         if answer is None:
             return
+        headers = rate_headers(answer.rates) if answer.rates else {}
         if isinstance(answer, Answered) and answer.is_error:
             await exchange.refuse(
                 Code.INTERNAL,
                 "The tool itself reports that it failed.",
                 "Call it over MCP, at /mcp, to read what it says; then correct the arguments and call again.",
+                headers=headers,
                 correlation_id=answer.correlation_id,
             )
         elif isinstance(answer, Answered):
-            await exchange.json(answer.result)
+            headers[CORRELATION_ID] = answer.correlation_id.encode()
+            await exchange.json(answer.result, headers=headers)
         elif answer.reason is Reason.TOKEN:
             await self._agents.refuse(exchange, NotAdmitted(TokenFault.REVOKED))
         else:
             more = {} if answer.retry_after_ms is None else {"retry_after_ms": answer.retry_after_ms}
             await exchange.refuse(
-                answer.code, answer.message, answer.suggested_fix, correlation_id=answer.correlation_id, **more
+                answer.code,
+                answer.message,
+                answer.suggested_fix,
+                headers=headers,
+                correlation_id=answer.correlation_id,
+                details=answer.details,
+                **more,
             )
 
     async def _list(self, exchange: Exchange) -> None:

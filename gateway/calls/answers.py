@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 
+from actors.bus.bus import Failed
 from gateway.governance.denials import Denial, DenialCode
+from gateway.governance.spend.rates import RateLeft
 from schemas.contract import Flaw
-from schemas.errors import UNAUTHENTICATED, Code
+from schemas.errors import UNAUTHENTICATED, Code, Word
 
 
 class Reason(StrEnum):
@@ -55,12 +57,24 @@ _OF_DENIAL = {
     DenialCode.RATE_LIMITED: Reason.RATE,
     DenialCode.PII_DETECTED: Reason.PERSONAL_DATA,
 }
+# What a program is told beside the code, at both doors (decision 28).
+_WORD_OF = {
+    Reason.SCOPE: Word.UNAUTHORIZED,
+    Reason.TENANT: Word.UNAUTHORIZED,
+    Reason.POLICY: Word.UNAUTHORIZED,
+    Reason.BUDGET: Word.BUDGET_EXCEEDED,
+    Reason.RATE: Word.RATE_LIMITED,
+    Reason.CAPABILITY_LIMIT: Word.RATE_LIMITED,
+    Reason.PERSONAL_DATA: Word.PII_DETECTED,
+    Reason.NAME: Word.TOOL_NOT_FOUND,
+}
 
 
 class Answered(msgspec.Struct, frozen=True):
     result: Any  # of a device, an object
     correlation_id: str
     as_mcp: Mapping[str, Any] | None = None  # of an upstream: its `CallToolResult`, which may have `isError`
+    rates: tuple[RateLeft, ...] = ()  # of the agent's, those that concern the tool; for doors that tell of them
 
     @property
     def is_error(self) -> bool:
@@ -78,6 +92,8 @@ class Refused(msgspec.Struct, frozen=True):
     retry_after_ms: int | None = None
     denial: Denial | None = None  # by governance
     reason: Reason = Reason.INTERNAL
+    details: Mapping[str, Any] | None = None  # for programs, as in `error@1.2.0`
+    rates: tuple[RateLeft, ...] = ()  # as those of `Answered`
 
 
 class No(msgspec.Struct, frozen=True):
@@ -89,6 +105,7 @@ class No(msgspec.Struct, frozen=True):
     denial: Denial | None = None
     reason: Reason | None = None  # None: that of the denial, or of the code
     retry_after_ms: int | None = None
+    details: Mapping[str, Any] | None = None  # beside the word that goes with the reason
 
     @classmethod
     def by(cls, denial: Denial) -> "No":
@@ -99,13 +116,45 @@ class No(msgspec.Struct, frozen=True):
             denial,
             _OF_DENIAL[denial.code],
             denial.retry_after_ms,
+            denial.data,
         )
+
+    @classmethod
+    def because(cls, failed: Failed) -> "No":
+        """The node, or the way to it, has failed. A limit of its capability is told with its number, where known."""
+        limit = {"cap": failed.cap, "per_s": failed.per_s}
+        known = {name: number for name, number in limit.items() if number is not None}
+        return cls(failed.code, retry_after_ms=failed.retry_after_ms, details=known or None)
 
     def told(self, correlation_id: str) -> Refused:
         reason = self.reason or _OF_CODE[self.code]
         return Refused(
-            self.code, correlation_id, self.message, self.suggested_fix, self.retry_after_ms, self.denial, reason
+            self.code,
+            correlation_id,
+            self.message,
+            self.suggested_fix,
+            self.retry_after_ms,
+            self.denial,
+            reason,
+            self._details(reason),
         )
+
+    def _details(self, reason: Reason) -> Mapping[str, Any] | None:
+        word = _WORD_OF.get(reason)
+        if word is None:
+            return self.details
+        waits = reason is Reason.CAPABILITY_LIMIT and self.retry_after_ms is not None
+        wait = {"retry_after_ms": self.retry_after_ms} if waits else {}
+        return {"code": word.value, **wait, **(self.details or {})}
+
+
+# Refused before admission got as far as the agent's rates.
+_BEFORE_RATES = frozenset({Reason.TOKEN, Reason.NAME, Reason.SCOPE, Reason.TENANT, Reason.POLICY})
+
+
+def is_rated(answer: Answered | Refused) -> bool:
+    """Whether the agent's rates are worth telling of: the tool exists, and the agent may use it."""
+    return isinstance(answer, Answered) or answer.reason not in _BEFORE_RATES
 
 
 NOT_WRITTEN = No(Code.INTERNAL)

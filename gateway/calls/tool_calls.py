@@ -8,19 +8,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from actors.bus.bus import Bus, Failed
 from actors.bus.directory import Directory
 from actors.ledger.rules import Exceeded
 from actors.node.moment import Moment
 from gateway.calls.admission import Admission
 from gateway.calls.answers import Answered as Answered
-from gateway.calls.answers import No
+from gateway.calls.answers import No, is_rated
 from gateway.calls.answers import Refused as Refused
-from gateway.calls.audit import OVER_HTTP, Audit, CallRecord, Origin
+from gateway.calls.audit import OVER_HTTP, Audit, CallRecord, Origin, Via
 from gateway.calls.upstream_tools import UpstreamTools
 from gateway.governance.denials import Denial
 from gateway.governance.governor import Governor
 from gateway.governance.policy.policy import Side
+from gateway.governance.spend.rates import RateLeft
 from gateway.identity.tokens import Principal
 from schemas.projection import ToolName, parse_tool_name
 
@@ -69,9 +72,21 @@ class ToolCalls:
             else:
                 answer = No(target).told(self._new_id())
             record.end(answer)
+            if origin.door is Via.HTTP and self.governor is not None:  # MCP has no place to tell of rates
+                answer = self._with_rates(record, answer)
         finally:  # a caller that hangs up, or a crash, must not leave a call without its line
             self.audit.call(record)
         return answer
+
+    def rates_left(self, record: CallRecord) -> tuple[RateLeft, ...]:
+        """Of the agent's rates that concern the tool of this call, which exists."""
+        if self.governor is None or record.tool is None:
+            return ()
+        return self.governor.rates_left(record.principal, record.tool, self._now())
+
+    def _with_rates(self, record: CallRecord, answer: Answered | Refused) -> Answered | Refused:
+        rates = self.rates_left(record) if is_rated(answer) else ()
+        return msgspec.structs.replace(answer, rates=rates) if rates else answer
 
     async def _call_device(self, record: CallRecord, target: ToolName, arguments: Any) -> Answered | Refused:
         admission, principal, arrived = self.admission, record.principal, record.arrived
@@ -103,8 +118,7 @@ class ToolCalls:
                 return admitted.over_budget(outcome.over_budget).told(self._new_id())
             if outcome.msg_id is None or not outcome.is_command:
                 record.price_micros = None
-            no = No(outcome.code, retry_after_ms=outcome.retry_after_ms)
-            return no.told(outcome.msg_id or self._new_id())
+            return No.because(outcome).told(outcome.msg_id or self._new_id())
         if self.governor is None or rules is None:
             return Answered(outcome.result, outcome.msg_id)
         # Keys and numbers of a device's result are not looked at: a published schema fixes what they mean.

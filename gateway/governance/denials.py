@@ -1,7 +1,7 @@
 """What governance refuses, and how each door says it (the governance seed's table; decision 21).
 
 On `/mcp` a denial is a JSON-RPC error from -32001 to -32004; on `/mcp/tools/call` the same denial is an error envelope.
-What was found in somebody's data is never in it.
+Both have its code, and what is in `data`. What was found in somebody's data is never in it.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,18 @@ from enum import StrEnum
 from typing import Any
 
 from actors.ledger.rules import Exceeded
-from schemas.errors import Code
+from gateway.governance.policy.policy import two_decimals
+from gateway.governance.spend.rates import RateLeft
+from schemas.errors import Code, Word
 
 
 class DenialCode(StrEnum):
     """As programs read it, and as refusals are counted."""
 
-    BUDGET_EXCEEDED = "BUDGET_EXCEEDED"
-    PII_DETECTED = "PII_DETECTED"
-    UNAUTHORIZED = "UNAUTHORIZED"
-    RATE_LIMITED = "RATE_LIMITED"
+    BUDGET_EXCEEDED = Word.BUDGET_EXCEEDED.value
+    PII_DETECTED = Word.PII_DETECTED.value
+    UNAUTHORIZED = Word.UNAUTHORIZED.value
+    RATE_LIMITED = Word.RATE_LIMITED.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,11 @@ def not_in_policy() -> Denial:
 
 
 def over_budget(exceeded: Exceeded, price_micros: int, now_ms: int) -> Denial:
-    """Times are ISO 8601 with Z, amounts whole micro-dollars."""
+    """Times are ISO 8601 with Z; amounts are whole micro-dollars, and dollars with two decimals beside them."""
     data: dict[str, Any] = {
-        "limit_micros": exceeded.limit_micros,
-        "used_micros": exceeded.used_micros,
-        "price_micros": price_micros,
+        **money("cap", exceeded.limit_micros),
+        **money("used", exceeded.used_micros),
+        **money("price", price_micros),
         "resets_at": None if exceeded.resets_at_ms is None else iso(exceeded.resets_at_ms),
     }
     if exceeded.resets_at_ms is None:
@@ -75,13 +77,21 @@ def over_budget(exceeded: Exceeded, price_micros: int, now_ms: int) -> Denial:
     return Denial(DenialCode.BUDGET_EXCEEDED, "The budget of this agent for this period is spent.", fix, data, wait_ms)
 
 
-def too_often(retry_after_ms: int) -> Denial:
+def too_often(rate: RateLeft, now_ms: int) -> Denial:
+    """By this rate, which makes the agent wait longest."""
+    data = {
+        "cap": rate.calls,
+        "per_s": rate.per_s,
+        "used": rate.used,
+        "resets_at": iso(now_ms + rate.wait_ms),
+        "retry_after_ms": rate.wait_ms,
+    }
     return Denial(
         DenialCode.RATE_LIMITED,
         "This agent calls more often than the policy allows.",
         "Wait (retry_after_ms), then call again, less often.",
-        {"retry_after_ms": retry_after_ms},
-        retry_after_ms,
+        data,
+        rate.wait_ms,
     )
 
 
@@ -96,6 +106,11 @@ def personal_data(side: str, kinds: list[str]) -> Denial:
         fix,
         {"side": side, "kinds": kinds},
     )
+
+
+def money(name: str, micros: int) -> dict[str, Any]:
+    """The exact sum, and the one for people (decision 11)."""
+    return {name: two_decimals(micros), f"{name}_micros": micros}
 
 
 def iso(at_ms: int) -> str:

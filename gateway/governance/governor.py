@@ -16,7 +16,7 @@ from gateway.governance.pii.kinds import Kind
 from gateway.governance.pii.scanner import Scanner
 from gateway.governance.policy.policy import DEFAULT_REVISION, Action, AgentRules, Policy, Side
 from gateway.governance.policy.selectors import node_of
-from gateway.governance.spend.rates import Rates
+from gateway.governance.spend.rates import RateLeft, Rates
 from gateway.identity.tokens import Principal
 from schemas.labels import UNLABELLED, Labels
 
@@ -57,6 +57,11 @@ class Governor:
         """Of the policy that was last judged by."""
         self._scanner = Scanner(list(Kind))
         self._national_ids: tuple[str, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        """The one that holds now."""
+        return self._policy()
 
     def allows(self, principal: Principal) -> Callable[[str], bool]:
         """Which tools the policy gives this agent."""
@@ -111,8 +116,21 @@ class Governor:
         exceeded = account.exceeded_by(price_micros, rules.budget, now.wall_ms)
         if exceeded is not None:
             return over_budget(exceeded, price_micros, now.wall_ms)
-        retry_after_ms = self._rates.take(sub, rules, tool, now.mono_s, labels)
-        return None if retry_after_ms is None else too_often(retry_after_ms)
+        if self._rates.take(sub, rules, tool, now.mono_s, labels) is None:
+            return None
+        left = self._rates.left(sub, rules, now.mono_s, tool, labels)
+        return too_often(max(left, key=lambda rate: rate.wait_ms), now.wall_ms)
+
+    def rates_left(self, principal: Principal, tool: str, now: Moment) -> tuple[RateLeft, ...]:
+        """Of the agent's rates that concern the tool, which has to be one that exists; mostly there are none."""
+        rules = self.authorize(principal, tool)
+        if isinstance(rules, Denial) or not rules.rates:
+            return ()
+        labels = self.labels_of(tool) if rules.selects else None
+        return self._rates.left(principal.sub, rules, now.mono_s, tool, labels)
+
+    def all_rates_left(self, principal: Principal, rules: AgentRules, now: Moment) -> tuple[RateLeft, ...]:
+        return self._rates.left(principal.sub, rules, now.mono_s)
 
     def inspect(
         self, rules: AgentRules, side: Side, value: Any, fits: Callable[[Any], bool], *, thorough: bool = False

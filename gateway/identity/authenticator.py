@@ -12,7 +12,7 @@ from actors.node.moment import Moment
 from gateway.identity.scopes import scopes_of
 from gateway.identity.tokens import AnyScope, Principal, TokenClass, TokenFault, Verifier
 from gateway.net.exchange import Exchange
-from schemas.errors import Code, envelope, unauthenticated
+from schemas.errors import Code, Word, envelope, unauthenticated
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,7 @@ class Authenticator:
         else:
             needed = f"This route needs the scope {refusal.scope}."
             fix = f"Ask an operator for a token with the scope {refusal.scope}."
-            error = envelope(Code.SAFETY_DENIED, needed, fix, correlation_id=correlation_id)
+            details = {"code": Word.UNAUTHORIZED.value}
+            error = envelope(Code.SAFETY_DENIED, needed, fix, correlation_id=correlation_id, details=details)
         challenge = self._kind.challenge(exchange, refusal)
         await exchange.error(error, status, {b"www-authenticate": challenge.encode()})

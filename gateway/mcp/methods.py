@@ -160,6 +160,7 @@ def _envelope(answer: Refused, suggested_fix: str | None) -> ErrorEnvelope:
         suggested_fix,
         retry_after_ms=answer.retry_after_ms,
         correlation_id=answer.correlation_id,
+        details=answer.details,
     )
 
 

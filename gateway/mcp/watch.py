@@ -140,7 +140,7 @@ class Watches:
                 return _TOO_MANY
             refused = await watch.start(tool)
             if refused is not None:
-                return No(refused.code, retry_after_ms=refused.retry_after_ms)
+                return No.because(refused)
             reservation.reached, record.price_micros = True, admitted.price_micros
         return None
 
@@ -272,5 +272,6 @@ def _said(refused: Refused, uri: str) -> RpcError:
             refused.suggested_fix,
             retry_after_ms=refused.retry_after_ms,
             correlation_id=refused.correlation_id,
+            details=refused.details,
         )
     )

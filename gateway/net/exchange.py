@@ -20,6 +20,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 T = TypeVar("T")
 
+CORRELATION_ID = b"x-correlation-id"  # the id under which the log knows the call, or the refusal
 BODY_NOW = "heliograph.body_now"  # the door's way to give a body that is there already
 WHEN_GONE = "heliograph.when_gone"  # the door's way to tell of a disconnect without a task that waits for it
 BODY_BYTES_MAX = 64 * 1024  # a larger one: 413
@@ -166,13 +167,22 @@ class Exchange:
     async def error(self, error: ErrorEnvelope, status: int, headers: Mapping[bytes, bytes] = {}) -> None:
         retry_ms = error.get("retry_after_ms")
         wait = {} if retry_ms is None else {b"retry-after": str(-(-retry_ms // 1000)).encode()}
-        await self.json(error, status, {**wait, **headers})
+        known = {} if "correlation_id" not in error else {CORRELATION_ID: error["correlation_id"].encode()}
+        await self.json(error, status, {**wait, **known, **headers})
 
-    async def refuse(self, code: Code, message: str | None = None, fix: str | None = None, **more: Any) -> None:
+    async def refuse(
+        self,
+        code: Code,
+        message: str | None = None,
+        fix: str | None = None,
+        *,
+        headers: Mapping[bytes, bytes] = {},
+        **more: Any,
+    ) -> None:
         status = http_status(code)
         if "correlation_id" not in more:  # else whoever gave it has logged it
             more["correlation_id"] = self.logged_id(status)
-        await self.error(envelope(code, message, fix, **more), status)
+        await self.error(envelope(code, message, fix, **more), status, headers)
 
     async def refuse_status(self, status: int, message: str, fix: str, headers: Mapping[bytes, bytes] = {}) -> None:
         """What has no code of its own borrows one by its status."""

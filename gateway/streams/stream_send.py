@@ -32,6 +32,10 @@ class StreamSend:
         self._done = trio.Event()
         self._serving = trio.CancelScope()
 
+    def add_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Before it is served."""
+        self._headers += headers
+
     def belongs_to(self, actor: StreamActor) -> None:
         self._actor = actor
 

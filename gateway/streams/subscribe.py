@@ -4,19 +4,22 @@ On the door the stream gets the connection's socket and this request's task ends
 and passes the stream's bytes to ASGI `send`.
 """
 
+from collections.abc import Iterable
+
 from actors.stream.actor import StreamActor
 from actors.supervision.errors import SupervisorStoppingError
 from gateway.calls.audit import Origin
 from gateway.calls.tool_calls import Refused
+from gateway.governance.spend.rate_headers import rate_headers
 from gateway.identity.tokens import Principal
 from gateway.main.feature import Feature
-from gateway.net.exchange import Exchange
+from gateway.net.exchange import CORRELATION_ID, Exchange
 from gateway.net.http1.connection import ADOPT
 from gateway.net.http1.responses import date_line
 from gateway.net.pump import Pump
 from gateway.streams.stream_send import StreamSend
 from gateway.streams.stream_socket import StreamSocket
-from gateway.streams.subscriptions import Subscriptions
+from gateway.streams.subscriptions import Opening, Subscriptions
 from schemas.projection import ToolName, parse_tool_name
 
 HEADERS = (
@@ -71,17 +74,27 @@ class Subscribe:
                 principal,
                 name,
                 arguments,
-                _HEAD + date_line(),
+                lambda opening: b"".join((_HEAD, *(b"%b: %b\r\n" % one for one in _of(opening)), date_line())),
                 lambda: StreamSocket(adopt(), self._pump, input_bytes_max),
                 origin,
             )
             return opened if isinstance(opened, Refused) else None
         outlet = StreamSend(HEADERS)
-        answer = await self._subscriptions.open(principal, name, arguments, b"", lambda: outlet, origin)
+
+        def head(opening: Opening) -> bytes:
+            outlet.add_headers(_of(opening))
+            return b""
+
+        answer = await self._subscriptions.open(principal, name, arguments, head, lambda: outlet, origin)
         if isinstance(answer, StreamActor):
             await exchange.hand_over(outlet.serve)
             return None
         return answer
+
+
+def _of(opening: Opening) -> Iterable[tuple[bytes, bytes]]:
+    """The headers that this stream alone has."""
+    return {CORRELATION_ID: opening.correlation_id.encode(), **rate_headers(opening.rates)}.items()
 
 
 def _is_subscribe(name: str) -> bool:

@@ -7,20 +7,30 @@ the bytes get out, on a socket of its own or over ASGI, is the caller's to bring
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from actors.bus.bus import Failed
 from actors.node.moment import Moment
 from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.streams import Streams
 from gateway.calls.admission import Admitted, DeviceTarget
-from gateway.calls.answers import TOKEN_ENDED, No, Refused
+from gateway.calls.answers import TOKEN_ENDED, No, Refused, is_rated
 from gateway.calls.audit import OVER_HTTP, CallRecord, Decision, Origin
 from gateway.calls.tool_calls import ToolCalls
+from gateway.governance.spend.rates import RateLeft
 from gateway.identity.tokens import Principal
 from schemas.errors import Code
 from schemas.projection import ToolName, parse_tool_name
 from schemas.registry import REGISTRY
+
+
+class Opening(NamedTuple):
+    """What is known of a stream when its head is written."""
+
+    correlation_id: str
+    rates: tuple[RateLeft, ...]  # of the agent's, those that concern the tool
 
 
 class Subscriptions:
@@ -41,11 +51,11 @@ class Subscriptions:
         principal: Principal,
         name: str,
         arguments: Any,
-        head: bytes,
+        head: Callable[[Opening], bytes],
         take: Callable[[], Outlet],
         origin: Origin = OVER_HTTP,
     ) -> StreamActor | Refused:
-        """`take` is called only when nothing stands in the way. A stream is charged once, as it opens."""
+        """`head` and `take` are called only when nothing stands in the way. A stream is charged once, as it opens."""
         record = CallRecord(principal, origin, self._now())
         correlation_id = record.correlation_id = self._new_id()
         target = parse_tool_name(name)
@@ -56,7 +66,8 @@ class Subscriptions:
             if isinstance(opened, No):
                 refused = opened.told(correlation_id)
                 record.end(refused)
-                return refused
+                rates = self._calls.rates_left(record) if is_rated(refused) else ()
+                return msgspec.structs.replace(refused, rates=rates)
             record.decision = Decision.STREAMING
         finally:
             self._calls.audit.call(record)
@@ -68,7 +79,7 @@ class Subscriptions:
         correlation_id: str,
         target: ToolName | Code,
         arguments: Any,
-        head: bytes,
+        head: Callable[[Opening], bytes],
         take: Callable[[], Outlet],
     ) -> StreamActor | No:
         admission = self._calls.admission
@@ -80,13 +91,19 @@ class Subscriptions:
         async with admission.reserve(admitted, correlation_id) as reservation:
             if isinstance(reservation, No):
                 return reservation
-            opened = await self._start(admitted, correlation_id, head, take)
+            opened = await self._start(
+                admitted, correlation_id, lambda: head(Opening(correlation_id, self._calls.rates_left(record))), take
+            )
             if isinstance(opened, StreamActor):
                 reservation.reached, record.price_micros = True, admitted.price_micros
         return opened
 
     async def _start(
-        self, admitted: Admitted[DeviceTarget], correlation_id: str, head: bytes, take: Callable[[], Outlet]
+        self,
+        admitted: Admitted[DeviceTarget],
+        correlation_id: str,
+        head: Callable[[], bytes],
+        take: Callable[[], Outlet],
     ) -> StreamActor | No:
         principal, tool, now = admitted.principal, admitted.target.tool, self._now()
         interval = REGISTRY[tool.input_id].document["properties"]["interval_ms"]
@@ -95,8 +112,8 @@ class Subscriptions:
         subscriber = Subscriber(principal.tenant, principal.sub, principal.jti, expires_s)
         seat = await self.streams.seat(subscriber, (tool.target.node_id, tool.name, interval_ms))
         if isinstance(seat, Failed):
-            return No(seat.code, retry_after_ms=seat.retry_after_ms)
+            return No.because(seat)
         with seat:
             if not self._calls.admission.still_good(principal):  # a node may be far away
                 return TOKEN_ENDED
-            return self.streams.open(correlation_id, subscriber, seat, head, take)
+            return self.streams.open(correlation_id, subscriber, seat, head(), take)

@@ -66,6 +66,32 @@ ERROR: dict[str, Any] = {
     "retry_after_ms": 1500,
     "correlation_id": CMD_ID,
 }
+ERROR_DETAILS: list[dict[str, Any]] = [
+    {
+        "code": "BUDGET_EXCEEDED",
+        "cap": "10.00",
+        "used": "9.99",
+        "price": "0.02",
+        "cap_micros": 10_000_000,
+        "used_micros": 9_990_000,
+        "price_micros": 15_000,
+        "resets_at": "2026-11-17T00:00:00.000Z",
+    },
+    {"code": "BUDGET_EXCEEDED", "cap": "0.00", "cap_micros": 0, "resets_at": None},
+    {
+        "code": "RATE_LIMITED",
+        "cap": 60,
+        "per_s": 60,
+        "used": 60,
+        "resets_at": "2026-11-16T06:29:14Z",
+        "retry_after_ms": 1000,
+    },
+    {"code": "RATE_LIMITED", "cap": 2.5, "per_s": 1, "retry_after_ms": 0},
+    {"code": "PII_DETECTED", "side": "result", "kinds": ["email", "national_id"]},
+    {"code": "UNAUTHORIZED"},
+    {"code": "TOOL_NOT_FOUND"},
+    {"cap_ids": ["echo", "echo_2"]},
+]
 TOOL = f"sysecho.{NODE_ID}.echo.invoke"
 PAYLOADS: dict[str, list[dict[str, Any]]] = {
     "auth": [{"token": "a.b.c", "node_id": NODE_ID}],
@@ -119,6 +145,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "manifest@1.1.0": [MANIFEST],
     "error@1.0.0": [ERROR],
     "error@1.1.0": [ERROR, ERROR | {"code": "E_BAD_REQUEST"}],
+    "error@1.2.0": [ERROR, *(ERROR | {"details": details} for details in ERROR_DETAILS)],
     "node.labels@1.0.0": [{}, {"name": "pump-7", "tags": {"site": "lab", "floor_2": "North.1"}}],
     "system.echo.invoke.input@1.0.0": [{"message": "ping"}, {"message": ""}, {"message": "~" * 1024}],
     "system.echo.invoke.output@1.0.0": [ECHO_RESULT],

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 from schemas.closes import NodeClose, Return, StreamClose
 from schemas.contract import contract
-from schemas.errors import CODE_OF_STATUS, TEXT_CHARS_MAX, Code, envelope, http_status, unauthenticated
+from schemas.errors import CODE_OF_STATUS, TEXT_CHARS_MAX, Code, Word, envelope, http_status, unauthenticated
 from schemas.registry import REGISTRY
-from tests.schemas.examples import CMD_ID
+from tests.schemas.examples import CMD_ID, ERROR_DETAILS
 
 ENVELOPE = contract("error@1.1.0")
+DETAILED = contract("error@1.2.0")
 
 
 @pytest.mark.parametrize("code", list(Code))
@@ -34,6 +35,46 @@ def test_whatever_goes_in_fits_the_schema(code: Code, text: str, fix: str, wait:
 def test_bound_of_the_texts_is_that_of_the_schema() -> None:
     for name in ("message", "suggested_fix"):
         assert REGISTRY["error@1.1.0"].document["properties"][name]["maxLength"] == TEXT_CHARS_MAX
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+DETAIL_NAMES = list(REGISTRY["error@1.2.0"].document["properties"]["details"]["properties"])
+
+
+@given(details=st.dictionaries(st.sampled_from(DETAIL_NAMES) | st.text(), JSON_VALUES))
+def test_whatever_details_go_in_fit_the_schema(details: dict[str, object]) -> None:
+    error = envelope(Code.RATE_LIMITED, details=details)
+    assert DETAILED.is_valid(error)
+    assert DETAILED.explain(error) == []
+    assert error.get("details") != {}
+
+
+@pytest.mark.parametrize("details", ERROR_DETAILS)
+def test_details_that_fit_are_all_there(details: dict[str, object]) -> None:
+    assert envelope(Code.SAFETY_DENIED, details=details)["details"] == details
+
+
+def test_detail_that_does_not_fit_is_left_out_and_the_others_stay() -> None:
+    details = {"code": "RATE_LIMITED", "cap": "10", "kinds": ["e-mail of Ada"], "per_s": 0, "more": 1, "used": 3}
+    assert envelope(Code.RATE_LIMITED, details=details)["details"] == {"code": "RATE_LIMITED", "used": 3}
+    assert "details" not in envelope(Code.RATE_LIMITED, details={"code": "WHATEVER"})
+
+
+def test_words_are_those_of_the_schema() -> None:
+    details = REGISTRY["error@1.2.0"].document["properties"]["details"]["properties"]
+    assert [word.value for word in Word] == details["code"]["enum"]
+
+
+def test_strings_of_the_details_are_bounded_and_printable() -> None:
+    for name, schema in REGISTRY["error@1.2.0"].document["properties"]["details"]["properties"].items():
+        text = schema.get("items", schema)
+        if "string" in text["type"]:
+            assert "pattern" in text or "enum" in text, name
+            assert not contract("error@1.2.0").is_valid(envelope(Code.INTERNAL) | {"details": {name: "\u00e9" * 9}})
 
 
 def test_what_is_not_given_is_left_out() -> None:

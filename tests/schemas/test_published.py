@@ -18,6 +18,7 @@ from tests.schemas.examples import EXAMPLES
 PUBLISHED = {
     "error@1.0.0": "b2fec9dddd6a8604022c555e5a01703f8e9869241f1833403b46f733750beaef",
     "error@1.1.0": "d376db497142e26e4ec6a2f0a4d2590ab601fbcba0bc9505bae3badaaf95514f",
+    "error@1.2.0": "df4fdba949d08457a77684abf66465efe7495136347fc2393cb4677677a8098c",
     "manifest@1.0.0": "21ea3164f1659b2fa4d9833a04d7622c3f63d2632467aea715ea0d902d10e616",
     "manifest@1.1.0": "21ea3164f1659b2fa4d9833a04d7622c3f63d2632467aea715ea0d902d10e616",
     "node.labels@1.0.0": "08c9c4cedc8b14320709b54c7262eb68ff437ec4c945fc2311eb4cbae5d361b7",
@@ -140,6 +141,15 @@ def test_bad_request_exists_only_since_error_1_1_0() -> None:
     assert new - old == {"E_BAD_REQUEST"}
     assert old < new
     assert {code.value for code in Code} == new
+
+
+def test_error_1_2_0_is_1_1_0_with_details() -> None:
+    old, new = (dict(REGISTRY[f"error@{version}"].document) for version in ("1.1.0", "1.2.0"))
+    properties = dict(new.pop("properties"))
+    assert "details" not in new["required"]
+    assert properties.pop("details")["type"] == "object"
+    assert properties == old.pop("properties")
+    assert {**new, "$id": None} == {**old, "$id": None}
 
 
 def test_kind_schema_of_metrics_covers_all_of_its_parts() -> None:

@@ -23,7 +23,7 @@ from gateway.governance.policy.policy import Side
 from gateway.identity.tokens import Principal
 from schemas.errors import Code
 
-_BUSY = No(Code.RATE_LIMITED, "Too many calls are under way at the server behind this tool.")
+BUSY_RETRY_MS = 1000  # what a caller is told where one call more is too many: when one will end, nobody knows
 _TROUBLE = {
     Trouble.DOWN: OFFLINE,
     Trouble.LOST: No(
@@ -32,10 +32,14 @@ _TROUBLE = {
         "It may have done what was asked. If it is safe to repeat, wait and call again.",
     ),
     Trouble.SLOW: No(Code.DEADLINE_EXCEEDED),
-    Trouble.BUSY: _BUSY,
     Trouble.FAILED: No(Code.INTERNAL, "The server behind this tool failed."),
 }
 _UNFIT = No(Code.INTERNAL, "The server behind this tool gave a result that cannot be passed on.")
+
+
+def _busy(calls_max: int) -> No:
+    message = "Too many calls are under way at the server behind this tool."
+    return No(Code.RATE_LIMITED, message, retry_after_ms=BUSY_RETRY_MS, details={"cap": calls_max})
 
 
 class UpstreamCalls:
@@ -44,6 +48,7 @@ class UpstreamCalls:
     def __init__(self, upstreams: Upstreams, settings: UpstreamSettings) -> None:
         self._upstreams = upstreams
         self._settings = settings
+        self._trouble = _TROUBLE | {Trouble.BUSY: _busy(settings.calls_max)}
 
     def has(self, name: str) -> bool:
         return self._upstreams.find(name) is not None
@@ -76,7 +81,7 @@ class UpstreamCalls:
         assert upstream is not None
         assert tool is not None
         if not upstream.has_room:
-            return _BUSY
+            return self._trouble[Trouble.BUSY]
         async with admission.reserve(admitted, correlation_id) as reservation:
             if isinstance(reservation, No):
                 return reservation
@@ -87,7 +92,7 @@ class UpstreamCalls:
                 if reach.sent:
                     reservation.reached, record.price_micros = True, admitted.price_micros
         if isinstance(answer, Trouble):
-            return _TROUBLE[answer]
+            return self._trouble[answer]
         return self._passed_on(admission, admitted, upstream, tool, answer, correlation_id)
 
     def _find(self, name: str) -> UpstreamTarget | No:

@@ -159,3 +159,10 @@ def dollars(micros: int) -> str:
     """Exact, with two decimals or as many as it takes: $10.00, $0.015."""
     cents = f"{micros // 1_000_000}.{micros % 1_000_000:06d}"
     return "$" + cents[:-4] + cents[-4:].rstrip("0")
+
+
+def two_decimals(micros: int) -> str:
+    """Dollars rounded half-even, as in 0.02: to be shown beside the exact sum, never to be counted with."""
+    whole, rest = divmod(micros, 10_000)
+    whole += rest > 5000 or (rest == 5000 and whole % 2 == 1)
+    return f"{whole // 100}.{whole % 100:02d}"

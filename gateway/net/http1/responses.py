@@ -132,7 +132,11 @@ def refusal_parts(status: HTTPStatus, correlation_id: str) -> tuple[list[tuple[b
     retries = code is Code.RATE_LIMITED
     retry_after_ms = RETRY_AFTER_S * 1000 if retries else None
     body = msgspec.json.encode(envelope(code, retry_after_ms=retry_after_ms, correlation_id=correlation_id))
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"x-correlation-id", correlation_id.encode()),
+    ]
     return headers + [(b"retry-after", b"%d" % RETRY_AFTER_S)] * retries, body
 
 

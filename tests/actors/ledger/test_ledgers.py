@@ -9,7 +9,7 @@ from trio.testing import wait_all_tasks_blocked
 from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
 from actors.ledger.ledger import Agent, Ledger, agent_of, command_key
 from actors.ledger.ledgers import SNAPSHOT_EVERY_EVENTS, Ledgers, UnreadableLedgerError
-from actors.ledger.rules import Budget, Exceeded, LedgerState
+from actors.ledger.rules import Budget, Exceeded, LedgerState, Spent
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import AppendAnswer, Appended, AppendRefused, BlindEvents, Conflict, Part, StoreFailedError, Then
 from actors.node.history import CommandAcked, CommandQueued
@@ -115,6 +115,24 @@ async def test_hold_that_never_came_to_the_log_is_not_spent(disk: MemoryDisk) ->
     disk.is_full = False
     assert ledger.exceeded_by(100, BUDGET, 0) is None
     assert ledger.is_at_rest
+
+
+async def test_what_is_spent_counts_holds_and_reservations_of_the_budgets_own_period(disk: MemoryDisk) -> None:
+    ledgers, ledger = await opened(disk)
+    day, for_good = Budget(1000, 10), Budget(1000)
+    assert ledger.spent(day, 0) == ledger.spent(for_good, 0) == Spent(0, 0)
+    assert await ledgers.reserve(*AGENT, "old", "tool", 1, day, 5_000) is True
+    assert await ledgers.reserve(*AGENT, "charged", "tool", 20, day, 15_000) is True
+    ledgers.charge(*AGENT, "charged", 15_000)
+    await wait_all_tasks_blocked()
+    assert await ledgers.reserve(*AGENT, "open", "tool", 300, day, 15_000) is True
+    assert ledger.hold("held", "tool", 400, day, 15_000) is None
+    assert ledger.spent(day, 15_000) == Spent(720, 700)
+    assert ledger.spent(for_good, 15_000) == Spent(721, 701)
+    assert ledger.spent(day, 25_000) == Spent(0, 0), "the next period"
+    exceeded = ledger.exceeded_by(1000, day, 15_000)
+    assert exceeded is not None
+    assert exceeded.used_micros == ledger.spent(day, 15_000).used_micros, "a refusal says the same"
 
 
 async def test_release_gives_the_money_back(disk: MemoryDisk) -> None:

@@ -15,14 +15,14 @@ def limits(rps: float = 10, concurrency: int = 2, handler_ms: int = 2000) -> Cap
 def test_bucket_is_full_at_start_and_holds_a_second_of_calls() -> None:
     bucket = limits(rps=10)
     assert [bucket.over_rate(0.0) for _ in range(10)] == [None] * 10
-    assert bucket.over_rate(0.0) == OverLimit(100)
+    assert bucket.over_rate(0.0) == OverLimit(100, 10, 1)
 
 
 def test_bucket_of_less_than_one_call_a_second_holds_one() -> None:
     bucket = limits(rps=0.5)
     assert bucket.over_rate(0.0) is None
-    assert bucket.over_rate(0.0) == OverLimit(2000)
-    assert bucket.over_rate(1.999) == OverLimit(1)
+    assert bucket.over_rate(0.0) == OverLimit(2000, 0.5, 1)
+    assert bucket.over_rate(1.999) == OverLimit(1, 0.5, 1)
     assert bucket.over_rate(2.0) is None
 
 
@@ -56,8 +56,8 @@ def test_slots_are_held_until_released() -> None:
 def test_slot_without_an_ack_is_free_when_the_node_must_have_stopped() -> None:
     slots = limits(concurrency=1, handler_ms=2000)
     slots.occupy("a", 5.0)
-    assert slots.over_concurrency(6.5) == OverLimit(500)
-    assert slots.over_concurrency(1.0) == OverLimit(1000)
+    assert slots.over_concurrency(6.5) == OverLimit(500, 1)
+    assert slots.over_concurrency(1.0) == OverLimit(1000, 1)
     assert slots.over_concurrency(7.0) is None
 
 
@@ -77,7 +77,7 @@ def test_new_limits_keep_what_is_running_and_what_was_spent() -> None:
         one.over_rate(0.0)
     one.occupy("a", 5.0)
     one.adopt({"rate_limit_rps": 1, "max_concurrency": 1, "deadline_ms_default": 50})
-    assert one.over_rate(0.0) == OverLimit(1000)
+    assert one.over_rate(0.0) == OverLimit(1000, 1, 1)
     assert one.over_concurrency(0.0) is not None
 
 

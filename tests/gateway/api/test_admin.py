@@ -165,5 +165,5 @@ async def test_mistake_is_an_envelope_and_changes_nothing(
     before = sorted(p.name for p in folder.path.rglob("*"))
     response = await Operator(folder, fleet).ask(method, path, body)
     assert response.status == status
-    assert method == "HEAD" or contract("error@1.1.0").is_valid(response.json)
+    assert method == "HEAD" or contract("error@1.2.0").is_valid(response.json)
     assert sorted(p.name for p in folder.path.rglob("*")) == before

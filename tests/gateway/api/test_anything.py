@@ -118,9 +118,12 @@ def flaw(answer: Answer, *, to_head: bool = False) -> str | None:
     if to_head:
         return None if answer.status in set().union(*STATUSES.values()) - {500} else f"status {answer.status}"
     error = answer.json
-    if not contract("error@1.1.0").is_valid(error):
+    if not contract("error@1.2.0").is_valid(error):
         return f"not the envelope: {error}"
     code = Code(error["code"])
+    if answer.headers.get("x-correlation-id") != error.get("correlation_id"):
+        return "another correlation id in the header"
+    error.pop("details", None)  # new in 1.2.0
     if contract("error@1.0.0").is_valid(error) is (code is Code.BAD_REQUEST):
         return "E_BAD_REQUEST, and nothing else, is new in 1.1.0"
     if code in (Code.INTERNAL, Code.ATTESTATION_FAILED) or answer.status not in STATUSES[code]:
@@ -136,9 +139,9 @@ def flaw(answer: Answer, *, to_head: bool = False) -> str | None:
 NODE = "NODE"  # stands for the id of the node, which is not known until the gateway runs
 TOOLS = [f"sysecho.{NODE}.echo.invoke", f"sys.{NODE}.metrics.snapshot", f"sys.{NODE}.metrics.subscribe"]
 ROUTES = [
-    "/mcp/tools/call", "/mcp/tools", "/schemas/", "/schemas/error@1.1.0", "/devices", f"/devices/{NODE}/manifest",
-    "/.well-known/jwks.json", "/healthz", "/readyz", "/admin/nodes", f"/admin/log/{NODE}", "/admin/mint",
-    "/admin/enroll", "/admin/revoke",
+    "/mcp/tools/call", "/mcp/tools", "/mcp/budget", "/schemas/", "/schemas/error@1.1.0", "/devices",
+    f"/devices/{NODE}/manifest", "/.well-known/jwks.json", "/healthz", "/readyz", "/admin/nodes", f"/admin/log/{NODE}",
+    "/admin/mint", "/admin/enroll", "/admin/revoke",
 ]  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -254,10 +257,11 @@ def test_any_bytes_get_documented_answers_or_none(here: Here) -> None:
             with contextlib.suppress(ConnectionResetError):  # a call's caller that sends no more is taken for gone
                 while piece := sock.recv(65536):
                     received += piece
-        for status, answer in re.findall(
-            rb"HTTP/1\.1 (\d\d\d) .*?\r\n\r\n(\{.*?\})(?=HTTP/1\.1|\Z)", received, re.DOTALL
+        for status, head, answer in re.findall(
+            rb"HTTP/1\.1 (\d\d\d) .*?\r\n(.*?)\r\n\r\n(\{.*?\})(?=HTTP/1\.1|\Z)", received, re.DOTALL
         ):
-            assert flaw(Answer(int(status), {"www-authenticate": "", "allow": "", "retry-after": ""}, answer)) is None
+            headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
+            assert flaw(Answer(int(status), headers, answer)) is None
         assert b"HTTP/1.1 500" not in received
 
     throw()

@@ -61,7 +61,7 @@ async def _answer(node: ScriptedNode) -> None:
 
 
 def refused(response: Response) -> tuple[int, str]:
-    assert contract("error@1.1.0").explain(response.json) == []
+    assert contract("error@1.2.0").explain(response.json) == []
     assert "correlation_id" in response.json
     assert response.headers["content-type"] == "application/json"
     return response.status, response.json["code"]

@@ -65,7 +65,7 @@ async def test_page_is_for_operators(tmp_path: Path) -> None:
         for token in (None, "nonsense", here.token()):
             refused = await ask(here, request("GET", "/metrics", token))
             assert (refused.status, refused.json["code"]) == (401, "E_SAFETY_DENIED")
-            assert contract("error@1.1.0").explain(refused.json) == []
+            assert contract("error@1.2.0").explain(refused.json) == []
             assert "operator token" in refused.json["message"]
             assert refused.headers["www-authenticate"].startswith("Bearer ")
         page = await ask(here, request("GET", "/metrics", operator(here)))

@@ -57,7 +57,7 @@ async def test_spent_budget_is_said_with_its_numbers(autojump_clock: MockClock, 
     error = await site.rpc(message="hi")
     assert (error.code, error.message) == (-32001, "Budget limit exceeded")
     assert error.data["code"] == "BUDGET_EXCEEDED"
-    assert (error.data["limit_micros"], error.data["used_micros"], error.data["resets_at"]) == (40_000, 30_000, None)
+    assert (error.data["cap_micros"], error.data["used_micros"], error.data["resets_at"]) == (40_000, 30_000, None)
 
 
 async def test_budget_of_a_period_comes_back_with_the_next_one(

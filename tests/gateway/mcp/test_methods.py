@@ -115,7 +115,7 @@ async def test_failure_is_a_result_that_a_model_can_read(
     await live_node(fleet, nursery, answers=answers)
     result = await methods.handle(principal(), "tools/call", {"name": ECHO, "arguments": arguments})
     assert result["isError"] is True
-    assert contract("error@1.1.0").explain(result["_meta"][ERROR]) == []
+    assert contract("error@1.2.0").explain(result["_meta"][ERROR]) == []
     assert result["_meta"][ERROR]["code"] == code
     assert result["_meta"][ERROR]["correlation_id"] == result["_meta"][CORRELATION_ID]
     assert json.loads(result["content"][0]["text"]) == result["_meta"][ERROR]
@@ -131,7 +131,7 @@ async def test_subscribe_says_how_to_open_the_stream_and_names_the_resource(
     assert (result["isError"], error["code"]) == (True, "E_BAD_REQUEST")
     assert "Accept: text/event-stream" in error["suggested_fix"]
     assert f"metrics://{NODE_ID}" in error["suggested_fix"]
-    assert contract("error@1.1.0").explain(error) == []
+    assert contract("error@1.2.0").explain(error) == []
 
 
 @pytest.mark.parametrize(

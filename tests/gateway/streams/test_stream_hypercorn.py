@@ -28,6 +28,12 @@ async def open_one(here: Site, window: int = 65_535) -> tuple[Node, Agent2, int]
     return node, agent, stream_id
 
 
+def logged_id(here: Site) -> str:
+    """Of the one call that there was."""
+    (line,) = [line for line in here.logged if line["event"] == "tool_call"]
+    return str(line["correlation_id"])
+
+
 def close(code: int, reason: str) -> bytes:
     return b'event: close\ndata: {"code":%d,"reason":"%b"}\n\n' % (code, reason.encode())
 
@@ -39,6 +45,7 @@ async def test_head_and_frames_are_those_of_any_stream() -> None:
         assert head[b"content-type"] == b"text/event-stream; charset=utf-8"
         assert (head[b"cache-control"], head[b"x-accel-buffering"]) == (b"no-store", b"no")
         assert b"connection" not in head
+        assert head[b"x-correlation-id"].decode() == logged_id(here)
         node.begin()
         for n in range(10):
             told = node.publish(cpu_pct=float(n))
@@ -278,7 +285,9 @@ async def test_http_1_of_hypercorn_has_the_same_events_in_chunks() -> None:
         node = await here.node()
         async with hypercorn_1(here) as agent:
             await agent.send(request())
-            assert b"content-type: text/event-stream; charset=utf-8\r\n" in await agent.head()
+            head = await agent.head()
+            assert b"content-type: text/event-stream; charset=utf-8\r\n" in head
+            assert b"x-correlation-id: %b\r\n" % logged_id(here).encode() in head
             node.begin()
             node.publish()
             assert await agent.until(chunk(event())) == chunk(event())

@@ -29,13 +29,17 @@ async def test_head_is_that_of_an_event_stream_which_ends_with_its_connection() 
         await here.node()
         agent = await here.ask()
         head = (await agent.head()).decode()
-        assert re.fullmatch(
+        said = re.fullmatch(
             r"HTTP/1\.1 200 OK\r\n"
             r"content-type: text/event-stream; charset=utf-8\r\n"
             r"cache-control: no-store\r\nx-accel-buffering: no\r\nconnection: close\r\n"
+            r"x-correlation-id: ([0-9A-HJKMNP-TV-Z]{26})\r\n"
             r"date: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n\r\n",
             head,
         )
+        assert said is not None
+        (line,) = [line for line in here.logged if line["event"] == "tool_call"]
+        assert said[1] == line["correlation_id"]
 
 
 async def test_frames_and_the_close_are_what_the_rfc_prints_and_nothing_else_is_said() -> None:
@@ -105,7 +109,7 @@ async def test_without_asking_for_an_event_stream_it_is_a_bad_request(accept: st
         assert (status, error["code"]) == (400, "E_BAD_REQUEST")
         assert "Accept: text/event-stream" in error["suggested_fix"]
         assert "snapshot tool" in error["suggested_fix"]
-        assert contract("error@1.1.0").first_flaw(error) is None
+        assert contract("error@1.2.0").first_flaw(error) is None
         assert node.cadences == []
 
 
@@ -152,7 +156,7 @@ async def test_refusal_before_the_opening_is_a_status_and_an_envelope(
         agent = await here.ask(**asked)
         told, error = await agent.answer()
         assert (told, error["code"]) == (status, code)
-        assert contract("error@1.1.0").first_flaw(error) is None
+        assert contract("error@1.2.0").first_flaw(error) is None
         assert (node.cadences, here.leftovers().get("streams", 0)) == ([], 0)
 
 
