@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from actors.bus.directory import LocalDirectory
+from actors.bus.renewal import RenewNode
 from actors.ledger.ledgers import Ledgers, LedgerStore
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
@@ -16,6 +17,7 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.devices.listener import DeviceListener, ListenerSettings
+from gateway.devices.renewals import Renewals
 from gateway.identity.device_auth import judge_auth
 from gateway.identity.tokens import Verifier
 from gateway.main.clock import now_of_this_run
@@ -42,7 +44,9 @@ class DeviceSide:
         certificates: KnownCertificates,
         settings: DeviceSettings,
         tls: ssl.SSLContext | None = None,
+        renew: RenewNode | None = None,
     ) -> None:
+        """Without `renew`, who decides about a node's next identity, nodes cannot ask for one."""
         now = now_of_this_run()
         self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
         self.pump = Pump()
@@ -70,6 +74,7 @@ class DeviceSide:
             settings.listener,
             tls,
             settings.trusted_proxies,
+            None if renew is None else Renewals(renew, verifier, certificates, now, os.urandom),
         )
         self._supervisor = supervisor
         self._store = store

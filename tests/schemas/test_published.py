@@ -21,6 +21,8 @@ PUBLISHED = {
     "manifest@1.0.0": "21ea3164f1659b2fa4d9833a04d7622c3f63d2632467aea715ea0d902d10e616",
     "manifest@1.1.0": "21ea3164f1659b2fa4d9833a04d7622c3f63d2632467aea715ea0d902d10e616",
     "node.labels@1.0.0": "08c9c4cedc8b14320709b54c7262eb68ff437ec4c945fc2311eb4cbae5d361b7",
+    "node.renew.answer@1.0.0": "6a892923cc881f8dd88ce07822f518e9211a01a46d762db7eefa86a37a3d9400",
+    "node.renew.request@1.0.0": "134447e1ba757ecad72d5308d6e95670eb04ccfed8a1a0ae1d591d0a202d6bc6",
     "node.wire.announce@2.2.0": "239911fa140badfea420bf0ab42178c3892bdbd815fbcd595fd636858845eb42",
     "node.wire.announce_ack@2.2.0": "fd7bbd0a2d94eb4b8ca6de6efb461a2f6766bfca254d5603a13dd4fd8a523535",
     "node.wire.auth@2.2.0": "58def35c0923fc8c289917f710140499391efdf067b4204861fac03b1abc2784",
