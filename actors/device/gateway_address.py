@@ -1,6 +1,6 @@
-"""Where a gateway is, read from the URL that a device is given, and how a stream to it is opened; nothing is said on it.
+"""Where a gateway is, read from the URL that a device is given, and how a stream to it is opened.
 
-Also the words with which a device introduces itself there.
+Also the words with which a device introduces itself there; all else that is said on the stream is for others.
 """
 
 import ssl

@@ -149,7 +149,7 @@ def unauthenticated(refusal: NotAdmitted) -> Refusal:
         Code.SAFETY_DENIED,
         refusal.reason,
         "A valid token of the node is needed.",
-        "Send Authorization: Bearer TOKEN with the node's device_runtime token; if it has ended, enroll the node again.",
+        "Send Authorization: Bearer TOKEN with the node's device_runtime token; if it has ended, enroll again.",
     )
 
 

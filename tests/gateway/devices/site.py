@@ -52,7 +52,7 @@ class Site:
         listener_settings: ListenerSettings,
         tls: ssl.SSLContext | None,
         trusted_proxies: tuple[Network, ...],
-        renew: RenewNode | None,
+        renew: RenewNode | None = None,
     ) -> None:
         wall_ms = now().wall_ms
         self.ca = CertificateAuthority.make(private_key(1), wall_ms - 86_400_000)

@@ -21,7 +21,6 @@ from gateway.devices.listener import ListenerSettings
 from gateway.devices.renewal_rules import BODY_BYTES_MAX, Head, Refusal, read_head
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.clock import now
-
 from schemas.contract import contract
 from schemas.manifest import NodeIdentity
 from schemas.renewal import request_of
@@ -265,7 +264,7 @@ async def test_each_refusal_of_the_register_has_its_code(outcome: NotRenewed, st
 
 
 async def test_register_that_does_not_answer_is_504(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def silent(*_: Any) -> Renewed:
+    async def silent(node: NodeIdentity, token_id: str, kid: str, public_key: bytes) -> Renewed:
         await trio.sleep_forever()
         raise AssertionError
 
