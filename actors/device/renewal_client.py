@@ -48,7 +48,9 @@ class RenewalClient:
             return Failure("the gateway did not answer in time")
         except (OSError, trio.BrokenResourceError, ExceptionGroup):
             return Failure("the gateway cannot be reached")
-        except h11.ProtocolError:
+        except (h11.LocalProtocolError, UnicodeEncodeError):
+            return Failure("the token or the gateway's name cannot stand in a header")
+        except h11.RemoteProtocolError:
             return Failure("the answer is not HTTP, or too long")
         return _read(status, data)
 

@@ -61,9 +61,9 @@ Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    handshake_s_max: float = 5.0  # for TLS and the upgrade; then the connection is closed
+    handshake_s_max: float = 5.0  # for TLS and the request, a renewal's body included; then the connection is closed
     auth_s_max: float = 5.0  # from the upgrade to the `auth` frame: 4408
-    head_bytes_max: int = 16 * 1024  # of the upgrade request; a longer one is 400
+    head_bytes_max: int = 16 * 1024  # of a request; a longer one is 400
     nodes_max: int = 20_000  # sessions; the next connection gets HTTP 503
     strangers_max: int = 1_000  # connections that are not authenticated yet; the next one gets HTTP 503
     strangers_per_address_max: int = 100  # the same for one address, or one /64 of IPv6

@@ -110,6 +110,17 @@ async def test_a_gateway_that_says_nothing_is_given_up(monkeypatch: pytest.Monke
         assert await client(port)("a.b.c", BODY) == Failure("the gateway did not answer in time")
 
 
+@pytest.mark.parametrize("token", ["a.b\r\nx: y", "é.b.c"])
+async def test_a_token_that_no_header_can_hold_is_a_failure(token: str) -> None:
+    async def serve(stream: trio.SocketStream) -> None:
+        assert await stream.receive_some() == b"", "nothing is sent"
+
+    async with raw_server(serve) as port:
+        got = await client(port)(token, BODY)
+    assert isinstance(got, Failure)
+    assert "header" in got.reason
+
+
 async def test_a_port_where_nobody_listens_is_a_failure() -> None:
     with trio.socket.socket() as unused, trio.fail_after(20):
         await unused.bind(("127.0.0.1", 0))

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,7 +72,13 @@ async def test_before_the_node_has_reached_its_gateway_the_local_page_says_so(tm
     journal.close()
 
 
-def test_a_port_that_is_taken_is_told_before_the_node_dials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """As a process of its own: it sets up logging for good."""
+    command = [sys.executable, "-m", "gateway.commands.cli", "node", "run", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_port_that_is_taken_is_told_before_the_node_dials(tmp_path: Path) -> None:
     DeviceIdentity(NODE_KEY, LEAF, token()).save(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as gateway:
         port = taken.getsockname()[1]
