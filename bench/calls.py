@@ -127,7 +127,7 @@ def be_nodes(folder: Path, address: str) -> None:
     from actors.device.journal import Record
     from actors.device.mock_sampler import MockSampler
     from actors.device.websocket import WebSocketDialer
-    from gateway.commands.node import wall_ms
+    from gateway.commands.node_run import wall_ms
     from schemas.projection import project
 
     class JournalInMemory(FileJournal):
@@ -217,7 +217,7 @@ def running_peer(server: str) -> Iterator[Server]:
 @contextmanager
 def running_gateway(folder: Path, homes: Path, nodes: int, serve: Sequence[str] = SERVE) -> Iterator[Gateway]:
     """`serve` is the module that takes the flags of `heliograph serve`, with what comes before them."""
-    from gateway.commands.node import wall_ms
+    from gateway.commands.node_run import wall_ms
     from gateway.identity.tokens import Scope, TokenClass
     from gateway.main.data_folder import DataFolder
 

@@ -73,7 +73,7 @@ def make_identities(data: Path, nodes: int) -> tuple[list[str], list[list[bytes]
     """Enroll them in a data folder: the certificates' names, and what each node says when it dials in."""
     from actors.device.handlers import CAPABILITIES
     from actors.device.identity import hw_fingerprint, manifest_signer
-    from gateway.commands.node import wall_ms
+    from gateway.commands.node_run import wall_ms
     from gateway.main.data_folder import DataFolder
 
     kids, said = [], []

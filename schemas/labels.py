@@ -12,8 +12,8 @@ from schemas.registry import REGISTRY
 
 _SCHEMA = REGISTRY["node.labels@1.0.0"].document["properties"]
 _NAME = compile_ecma(_SCHEMA["name"]["pattern"])
-_KEY = compile_ecma(_SCHEMA["tags"]["propertyNames"]["pattern"])
-_VALUE = compile_ecma(_SCHEMA["tags"]["additionalProperties"]["pattern"])
+((_key_pattern, _value_rule),) = _SCHEMA["tags"]["patternProperties"].items()
+_KEY, _VALUE = compile_ecma(_key_pattern), compile_ecma(_value_rule["pattern"])
 _NODE_ID = compile_ecma(REGISTRY["manifest@1.0.0"].document["properties"]["node_id"]["pattern"])
 TAGS_MAX: int = _SCHEMA["tags"]["maxProperties"]
 

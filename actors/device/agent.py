@@ -16,6 +16,7 @@ cancelled; the journal then says that it was interrupted.
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -23,7 +24,7 @@ import msgspec
 import structlog
 import trio
 
-from actors.device.device import Device
+from actors.device.device import Credentials, Device
 from actors.device.device_messages import (
     CloseWith,
     Connected,
@@ -47,6 +48,7 @@ from actors.device.device_messages import (
 )
 from actors.device.device_rules import DeviceRules, DeviceState
 from actors.device.journal import Journal, JournalFailedError
+from actors.device.manifest_life import SignedManifest
 from actors.device.reconnect_rules import StayAway, after_close
 from actors.device.wire import Connect, OpenWire, WireClosed
 from actors.log_throttle import LogThrottle
@@ -91,7 +93,7 @@ class Agent:
         """`newer_token(refused)` gives another token than the refused one, or None. `now` is a monotonic clock: trio's,
         or one that goes on while the machine is suspended (`machine_time_s`), since a command's deadline does."""
         self._device = device
-        self._token = device.token
+        self._credentials = self._used = device.credentials  # for the next session, of the last one
         self._newer_token = newer_token
         self._connect = connect
         self._now = now
@@ -118,6 +120,19 @@ class Agent:
     def state(self) -> DeviceState:
         return self._rules.state
 
+    @property
+    def manifest(self) -> SignedManifest | None:
+        """The last one signed; None before the first session."""
+        return self._rules.manifest
+
+    def gateway_ms(self) -> int | None:
+        """The gateway's time, by the bound that this device has of it; None before the first session."""
+        return self._rules.gateway_ms(self._now())
+
+    def use(self, credentials: Credentials) -> None:
+        """From the next session on. The one that is open goes on with its own, and so does what runs."""
+        self._credentials = credentials
+
     async def run(self) -> StayAway:
         """Run, once, until there is no point in coming back. Raises JournalFailedError if the disk fails."""
         stay: StayAway | None = None
@@ -143,12 +158,13 @@ class Agent:
                 failures = 0
             decision = after_close(closed.code, failures, self._rng)
             failures += 1
-            if not isinstance(decision, StayAway) and decision.needs_new_token:
-                token = self._newer_token(self._token)
+            is_refused = not isinstance(decision, StayAway) and decision.needs_new_token
+            if is_refused and self._credentials is self._used:
+                token = self._newer_token(self._used.token)
                 if token is None:
                     decision = StayAway("the gateway refused the token, and there is no newer one")
                 else:
-                    self._token = token
+                    self._credentials = replace(self._used, token=token)
             if isinstance(decision, StayAway):
                 log.warning("device_stays_away", reason=decision.reason)
                 return decision
@@ -163,7 +179,8 @@ class Agent:
             return closed, False
         open_wire = self._open_wire = OpenWire(wire, self._hear)
         try:
-            self._feed(Connected(self._token))
+            self._used = self._credentials
+            self._feed(Connected(self._used.token, self._used.sign))
             await open_wire.run()
         finally:
             self._open_wire = None

@@ -13,6 +13,14 @@ from schemas.projection import Tool, project
 
 
 @dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a session is opened with."""
+
+    token: str
+    sign: Callable[[int], SignedManifest]
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """An identity as far as the wire sees it, and what it can do.
 
@@ -24,6 +32,10 @@ class Device:
     tools: Mapping[str, Tool]
     handlers: Mapping[str, Handler]
     sign: Callable[[int], SignedManifest]
+
+    @property
+    def credentials(self) -> Credentials:
+        return Credentials(self.token, self.sign)
 
     def __post_init__(self) -> None:
         if self.tools.keys() != self.handlers.keys():

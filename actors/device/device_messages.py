@@ -4,11 +4,12 @@ Events are facts, effects are orders; the driver turns one into the other and de
 their order, none of them waits, and what comes of them is a later event.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from actors.device.journal import Record
+from actors.device.manifest_life import SignedManifest
 from schemas.closes import NodeClose
 from schemas.frames import BadFrame, Frame
 
@@ -17,9 +18,10 @@ from schemas.frames import BadFrame, Frame
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A new wire is open; `token` is what to authenticate with on it."""
+    """A new wire is open; `token` is what to authenticate with on it, `sign` what makes manifests from now on."""
 
     token: str
+    sign: Callable[[int], SignedManifest] | None = None  # None: as before
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,15 @@ class DeviceRules:
         self._link = _Link()
         self.state = DeviceState.CONNECTING
 
+    @property
+    def manifest(self) -> SignedManifest | None:
+        """The last one signed."""
+        return self._manifest.last
+
+    def gateway_ms(self, now: float) -> int | None:
+        """The gateway's time is at most this; None while no gateway has told it."""
+        return self._clock.bound_ms(now) if self._clock.is_set else None
+
     # ---- the two doors -----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -153,7 +162,9 @@ class DeviceRules:
 
     def _dispatch(self, event: Event, now: float) -> list[Effect]:
         match event:
-            case Connected(token):
+            case Connected(token, sign):
+                if sign is not None:
+                    self._manifest.adopt(sign)
                 return self._open(token, now)
             case WireLost():
                 self._let_go()

@@ -46,6 +46,11 @@ class GatewayClock:
         self._since = asked_at
         return True
 
+    @property
+    def is_set(self) -> bool:
+        """Whether the gateway has ever told its time."""
+        return self._since is not None
+
     def bound_ms(self, now: float) -> int:
         """The gateway's time is at most this."""
         assert self._since is not None, "no answer yet, so nothing that depends on the gateway's time can have come in"

@@ -1,6 +1,6 @@
 """Who a device is: its key, its certificate and its token in a folder, its fingerprint, and the manifest it signs.
 
-The files are what enrolment leaves behind; making them is the gateway's side. A key that others can read is refused.
+The files are what enrolment leaves behind, or a renewal (`identity_files`). A key that others can read is refused.
 """
 
 import stat
@@ -12,15 +12,20 @@ from typing import Any
 import psutil
 from nacl.signing import SigningKey
 
+from actors.device.identity_files import (
+    KEY_FILE,
+    LEAF_FILE,
+    TOKEN_FILE,
+    discard_next,
+    promote_next,
+    read_key,
+    read_token,
+    write_identity,
+)
 from actors.device.manifest_life import SignedManifest
-from actors.private_file import write_private
 from schemas.canonical import digest
 from schemas.certificates import CertificateError, Leaf
 from schemas.manifest import LIFE_MS_MAX, sign
-
-KEY_FILE = "node.key"  # the Ed25519 seed, 64 hex digits
-LEAF_FILE = "node.crt"  # the leaf certificate, DER
-TOKEN_FILE = "token"
 
 MACHINE_ID_FILES = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 _NO_MAC = "00:00:00:00:00:00"
@@ -46,12 +51,18 @@ class DeviceIdentity:
 
     @classmethod
     def load(cls, folder: Path) -> "DeviceIdentity":
+        """As it is in the folder, once a renewal that was cut short after its answer has been brought to its end."""
+        try:
+            promote_next(folder)
+        except OSError as error:
+            raise IdentityError(
+                f"cannot write to {folder} ({error.strerror}): a renewed identity waits there"
+            ) from error
         try:
             if stat.S_IMODE((folder / KEY_FILE).stat().st_mode) & 0o077:
                 raise IdentityError(f"{KEY_FILE} can be read by others: chmod 600 it")
-            seed = bytes.fromhex((folder / KEY_FILE).read_text().strip())
             leaf = Leaf.from_der((folder / LEAF_FILE).read_bytes())
-            return cls(SigningKey(seed), leaf, read_token(folder))
+            return cls(read_key(folder), leaf, read_token(folder))
         except OSError as error:
             raise IdentityError(f"{folder} lacks {KEY_FILE}, {LEAF_FILE} or {TOKEN_FILE}") from error
         except (CertificateError, ValueError) as error:
@@ -59,14 +70,8 @@ class DeviceIdentity:
 
     def save(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(folder / KEY_FILE, self.key.encode().hex().encode() + b"\n")
-        write_private(folder / LEAF_FILE, self.leaf.der)
-        if self.token:
-            write_private(folder / TOKEN_FILE, self.token.encode() + b"\n")
-
-
-def read_token(folder: Path) -> str:
-    return (folder / TOKEN_FILE).read_text().strip()
+        discard_next(folder)  # it was for the identity before
+        write_identity(folder, self.key, self.leaf, self.token)
 
 
 def newer_token_from(folder: Path) -> Callable[[str], str | None]:

@@ -38,6 +38,14 @@ class ManifestLife:
         self._sign = sign
         self._clock = clock
         self._current: SignedManifest | None = None
+        self.last: SignedManifest | None = None
+        """The last one signed, refused or not."""
+
+    def adopt(self, sign: Callable[[int], SignedManifest]) -> None:
+        """The device has another key now: what the old one signed is not announced again."""
+        if sign is not self._sign:
+            self._sign = sign
+            self._current = None
 
     @property
     def etag(self) -> str | None:
@@ -56,5 +64,5 @@ class ManifestLife:
         current = self._current
         # One stamped further ahead than a gateway accepts: its clock is far behind that of the gateway before.
         if current is None or not current.issued_at_ms - ISSUED_AHEAD_MS_MAX <= bound_ms < current.renew_at_ms:
-            current = self._current = self._sign(bound_ms)
+            current = self._current = self.last = self._sign(bound_ms)
         return current

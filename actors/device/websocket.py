@@ -6,12 +6,12 @@ WireClosed. What the frames mean is for others.
 """
 
 import ssl
-from urllib.parse import urlsplit
 
 import structlog
 import trio
 import trio_websocket
 
+from actors.device.gateway_address import USER_AGENT, GatewayAddress, Stream
 from actors.device.wire import ABNORMAL, Wire, WireClosed
 from schemas.closes import NodeClose
 from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL
@@ -56,15 +56,8 @@ class WebSocketDialer:
     """Dials `url` (ws: or wss:). Connections live in `nursery`, which has to outlive every wire."""
 
     def __init__(self, nursery: trio.Nursery, url: str, *, tls: ssl.SSLContext | None = None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("ws", "wss") or parts.hostname is None:
-            raise ValueError("the gateway's address has to be ws://… or wss://…")
         self._nursery = nursery
-        self._host = parts.hostname
-        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "wss" else None
-        self._port = parts.port or (443 if self._tls else 80)
-        self._host_header = parts.netloc.rpartition("@")[2]
-        self._resource = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._address = GatewayAddress(url, tls=tls)
 
     async def __call__(self) -> Wire:
         wire: WebSocketWire = await self._nursery.start(self._hold)
@@ -72,13 +65,13 @@ class WebSocketDialer:
 
     async def _hold(self, *, task_status: trio.TaskStatus[WebSocketWire]) -> None:
         """Open a connection, hand it over, and keep it until it is released."""
-        stream: _Stream | None = None
+        stream: Stream | None = None
         wire: WebSocketWire | None = None
         try:
             async with trio.open_nursery() as nursery:
                 # Not open_websocket: when that times out it still waits for its reader, which nobody ends (0.12.2).
                 with trio.fail_after(CONNECT_S_MAX):
-                    stream = await self._open_stream()
+                    stream = await self._address.open_stream()
                     connection = await self._shake_hands(nursery, stream)
                 wire = WebSocketWire(connection)
                 task_status.started(wire)
@@ -92,29 +85,20 @@ class WebSocketDialer:
             if stream is not None:
                 await trio.aclose_forcefully(stream)
 
-    async def _open_stream(self) -> "_Stream":
-        if self._tls is None:
-            return await trio.open_tcp_stream(self._host, self._port)
-        return await trio.open_ssl_over_tcp_stream(self._host, self._port, https_compatible=True, ssl_context=self._tls)
-
-    async def _shake_hands(self, nursery: trio.Nursery, stream: "_Stream") -> trio_websocket.WebSocketConnection:
-        if isinstance(stream, trio.SSLStream):
-            await stream.do_handshake()  # left to itself it would happen, and fail, in the library's reader
+    async def _shake_hands(self, nursery: trio.Nursery, stream: Stream) -> trio_websocket.WebSocketConnection:
         connection = await trio_websocket.wrap_client_stream(
             nursery,
             stream,
-            self._host_header,
-            self._resource,
+            self._address.host_header,
+            self._address.resource,
             subprotocols=[SUBPROTOCOL],
+            extra_headers=[(b"user-agent", USER_AGENT.encode())],
             message_queue_size=FRAMES_QUEUED_MAX,
             max_message_size=FRAME_BYTES_MAX,
         )
         if connection.subprotocol != SUBPROTOCOL:
             raise trio_websocket.HandshakeError
         return connection
-
-
-_Stream = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
 def _translated(closed: trio_websocket.ConnectionClosed) -> WireClosed:

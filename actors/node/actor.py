@@ -73,7 +73,7 @@ class NodeActor:
         self.token_id = proved.token_id
         self.tools: Mapping[str, Tool] = {}
         self.epoch = 0  # until it is granted
-        self._auth_msg_id = proved.msg_id
+        self._auth_msg_id, self._agent = proved.msg_id, proved.agent
         self._connection = connection
         self._services = services
         settings, node_id, now = services.settings, proved.identity.node_id, services.now()
@@ -440,7 +440,7 @@ class NodeActor:
                 self._limits.occupy(target, command.msg_id, now.mono_at(command.deadline_at_ms))
         self._perform(self._session.resumed(resume.frame_id, said, now), now)
         if self.is_live:
-            self._services.directory.came(self.identity, self.epoch, now.wall_ms)
+            self._services.directory.came(self.identity, self.epoch, now.wall_ms, self._agent)
 
     def lose(self, batch: Sequence[Intent], why: Lost) -> None:
         now = self._services.now()

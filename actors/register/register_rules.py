@@ -262,9 +262,9 @@ class NewIdentity:
     public_key: str
 
 
-def renewed_already(roll: Roll, node: NodeIdentity, from_kid: str, from_jti: str, public_key: str) -> bool | Refusal:
+def renewed_already(roll: Roll, node: NodeIdentity, from_kid: str, public_key: str) -> bool | Refusal:
     """What a node's wish for a new identity meets: True when it was granted before and asks once more, False when it is
-    to be granted now."""
+    to be granted now. An identity is known by its certificate: tokens from elsewhere come and go."""
     member = roll.find(node.node_id)
     if member is None:
         return False
@@ -273,7 +273,7 @@ def renewed_already(roll: Roll, node: NodeIdentity, from_kid: str, from_jti: str
     renewal = member.renewal
     if renewal is None or renewal.kid == from_kid:  # that one has come to be used, though nobody has logged in with it
         return False
-    if renewal.public_key == public_key and renewal.from_kid == from_kid and renewal.from_jti == from_jti:
+    if (renewal.from_kid, renewal.public_key) == (from_kid, public_key):
         return True
     # An operator's renewal counts as well: whoever has the old identity only must not undo it.
     return Refusal(Trouble.RENEWED_OTHERWISE)
@@ -286,8 +286,8 @@ def renew(
     member = roll.find(node.node_id)
     if member is not None and member.is_revoked:
         return Refusal(Trouble.REVOKED)
-    if from_kid is not None and from_jti is not None:
-        known = renewed_already(roll, node, from_kid, from_jti, new.public_key)
+    if from_kid is not None:
+        known = renewed_already(roll, node, from_kid, new.public_key)
         if isinstance(known, Refusal):
             return known
         if known:

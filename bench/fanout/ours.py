@@ -23,7 +23,7 @@ from actors.device.websocket import WebSocketDialer
 from actors.node.actor import NodeActor
 from bench.fanout.frame import frame, open_fifo, stamps
 from bench.unlimited_policy import unlimited_policy
-from gateway.commands.node import wall_ms
+from gateway.commands.node_run import wall_ms
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.server import Running, running
 from gateway.main.settings import load

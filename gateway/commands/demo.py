@@ -22,7 +22,7 @@ from actors.device.identity import DeviceIdentity, hw_fingerprint
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from gateway.commands.gateway_run import run_gateway
-from gateway.commands.node import wall_ms
+from gateway.commands.node_run import wall_ms
 from gateway.commands.parsing import CommandError, Subparsers
 from gateway.commands.reach import data_path
 from gateway.identity.tokens import AnyScope, OperatorScope, Scope, TokenClass

@@ -14,7 +14,8 @@ from typing import Any
 from nacl.signing import SigningKey
 from ulid import ULID
 
-from actors.device.identity import KEY_FILE, TOKEN_FILE, DeviceIdentity
+from actors.device.identity import DeviceIdentity
+from actors.device.identity_files import KEY_FILE, TOKEN_FILE
 from actors.register.register_rules import Refusal
 from gateway.api.admin_nodes import ENROLMENT_PATH, ROW, shown
 from gateway.api.node_list import NodeList

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from actors.bus.directory import LocalDirectory
+from actors.bus.renewal import RenewNode
 from actors.ledger.ledgers import Ledgers, LedgerStore
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
@@ -18,6 +19,7 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.devices.listener import DeviceListener, ListenerSettings
+from gateway.devices.renewals import Renewals
 from gateway.identity.device_auth import judge_auth
 from gateway.identity.tokens import Verifier
 from gateway.main.clock import now_of_this_run
@@ -46,7 +48,9 @@ class DeviceSide:
         certificates: KnownCertificates,
         settings: DeviceSettings,
         tls: ssl.SSLContext | None = None,
+        renew: RenewNode | None = None,
     ) -> None:
+        """Without `renew`, who decides about a node's next identity, nodes cannot ask for one."""
         now = now_of_this_run()
         self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
         self.pump = Pump()
@@ -77,6 +81,7 @@ class DeviceSide:
             settings.listener,
             tls,
             settings.trusted_proxies,
+            None if renew is None else Renewals(renew, verifier, certificates, now, os.urandom, self.register),
         )
         self._supervisor = supervisor
         self._store = store

@@ -1,5 +1,7 @@
 """`GET /devices/connect`: from a TCP connection to a node's session (device wire §2.1 to §2.3).
 
+And `POST /devices/renew`, within the same limits: read here, answered by `renewals`.
+
 Each connection has a task of its own until it is authenticated: the WebSocket handshake, then one `auth` frame, each
 within its time. Then the raw socket is taken from trio and given to the node's actor, and the task ends. How many may
 be on their way at once is bounded, in all and for each address, so that strangers cannot keep nodes out; that bounds
@@ -8,10 +10,11 @@ TLS handshakes too. Behind a trusted proxy the address is the one that the proxy
 
 import contextlib
 import errno
+import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import TypeAlias
 
@@ -32,6 +35,8 @@ from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.devices.frame_reader import FrameReader
 from gateway.devices.node_socket import NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
+from gateway.devices.renewal_rules import OVERLOADED, Refusal, is_renewal, read_head
+from gateway.devices.renewals import Ask, Renewals
 from gateway.net.addresses import Addresses, Network
 from gateway.net.pump import Pump
 from schemas.closes import NodeClose
@@ -44,6 +49,7 @@ PATH = "/devices/connect"
 STRANGER_READ_BYTES = 4096  # at once: what a stranger sends in one go must not hold everybody else up
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _END_OF_HEAD = b"\r\n\r\n"
+_AGENT = re.compile(r"[A-Za-z0-9._+-]{1,32}/[A-Za-z0-9._+-]{1,32}")
 _NOT_HTTP_BODY = msgspec.json.encode(envelope(CODE_OF_STATUS[HTTPStatus.BAD_REQUEST]))
 _NOT_HTTP = (
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -55,9 +61,9 @@ Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 @dataclass(frozen=True, slots=True)
 class ListenerSettings:
-    handshake_s_max: float = 5.0  # for TLS and the upgrade; then the connection is closed
+    handshake_s_max: float = 5.0  # for TLS and the request, a renewal's body included; then the connection is closed
     auth_s_max: float = 5.0  # from the upgrade to the `auth` frame: 4408
-    head_bytes_max: int = 16 * 1024  # of the upgrade request; a longer one is 400
+    head_bytes_max: int = 16 * 1024  # of a request; a longer one is 400
     nodes_max: int = 20_000  # sessions; the next connection gets HTTP 503
     strangers_max: int = 1_000  # connections that are not authenticated yet; the next one gets HTTP 503
     strangers_per_address_max: int = 100  # the same for one address, or one /64 of IPv6
@@ -77,6 +83,12 @@ class _Stranger:
     counted_as: str | None  # an address; None for one that a proxy brings and has not yet told of
 
 
+@dataclass(frozen=True, slots=True)
+class _Upgraded:
+    early: bytes  # what came behind the request: a first frame may come with it
+    agent: str | None  # what runs on the node, as its User-Agent says
+
+
 class DeviceListener:
     def __init__(
         self,
@@ -87,7 +99,9 @@ class DeviceListener:
         settings: ListenerSettings,
         tls: ssl.SSLContext | None = None,
         trusted_proxies: tuple[Network, ...] = (),
+        renewals: Renewals | None = None,
     ) -> None:
+        """Without `renewals` there is no such route."""
         self.strangers = 0
         """Connections that are not authenticated yet."""
         self._supervisor = supervisor
@@ -96,6 +110,7 @@ class DeviceListener:
         self._authenticate = authenticate
         self._settings = settings
         self._tls = tls
+        self._renewals = renewals
         # Over its limit an address has a few more, which are told so.
         self._addresses = Addresses(trusted_proxies, settings.strangers_per_address_max + settings.turned_away_max)
 
@@ -179,14 +194,17 @@ class DeviceListener:
         adopted = False
         try:
             protocol = NodeProtocol()
-            early: bytes | None = None
+            asked: _Upgraded | Ask | None = None
             with trio.move_on_after(self._settings.handshake_s_max):
                 if self._tls is not None:
                     stream = trio.SSLStream(raw, self._tls, server_side=True, https_compatible=True)
                     await stream.do_handshake()
-                early = await self._upgrade(stream, protocol, stranger)
-            if protocol.state is OPEN and early is not None:  # else its time was up as it was being told
-                adopted = await self._admit(stream, protocol, early)
+                asked = await self._hear_request(stream, protocol, stranger)
+            if isinstance(asked, Ask):
+                assert self._renewals is not None
+                await self._say_and_linger(stream, await self._renewals.answer(asked))
+            elif protocol.state is OPEN and asked is not None:  # else its time was up as it was being told
+                adopted = await self._admit(stream, protocol, asked)
         except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, ConnectionError):
             pass
         finally:
@@ -194,25 +212,59 @@ class DeviceListener:
             if not adopted:
                 raw.socket.close()
 
-    async def _upgrade(self, stream: Stream, protocol: NodeProtocol, stranger: _Stranger) -> bytes:
-        """The HTTP half: answer the request by an upgrade, or by an error and the end of the connection.
-
-        Returns what came behind the request: a first frame may come with it.
-        """
+    async def _hear_request(
+        self, stream: Stream, protocol: NodeProtocol, stranger: _Stranger
+    ) -> _Upgraded | Ask | None:
+        """The HTTP half. None: it was answered by an error, and that was all."""
         head = b""
         while _END_OF_HEAD not in head and len(head) <= self._settings.head_bytes_max:
             head += await _receive(stream)
-        head, end, early = head.partition(_END_OF_HEAD)
-        request = None
-        if len(head) <= self._settings.head_bytes_max:
-            protocol.receive_data(head + end)
-            request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
+        head, end, rest = head.partition(_END_OF_HEAD)
+        if len(head) > self._settings.head_bytes_max:
+            await self._say_and_linger(stream, _NOT_HTTP)
+            return None
+        if self._renewals is not None and is_renewal(head):
+            return await self._hear_renewal(stream, head + end, rest, stranger)
+        return await self._upgrade(stream, protocol, stranger, head + end, rest)
+
+    async def _hear_renewal(self, stream: Stream, head: bytes, data: bytes, stranger: _Stranger) -> Ask | None:
+        read = read_head(head)
+        if isinstance(read, Refusal):
+            return Ask(read)
+        address = self._address_of(stranger, read.forwarded)
+        if address is None:
+            return None
+        if self._is_over(address):
+            return Ask(OVERLOADED)
+        while len(data) < read.body_bytes:
+            data += await _receive(stream)
+        return Ask(read, data[: read.body_bytes])
+
+    def _address_of(self, stranger: _Stranger, forwarded: Iterable[bytes]) -> str | None:
+        """Whose request it is, counted as that; None when there are so many of it that this one is not even told."""
+        if stranger.counted_as is not None:
+            return stranger.counted_as
+        address = self._addresses.vouched_for(stranger.peer, ((b"x-forwarded-for", value) for value in forwarded))
+        return address if self._count_as(address, stranger) else None
+
+    def _is_over(self, address: str) -> bool:
+        settings = self._settings
+        over_address = self._addresses.open_of(address) > settings.strangers_per_address_max
+        return over_address or self.strangers > settings.strangers_max
+
+    async def _upgrade(
+        self, stream: Stream, protocol: NodeProtocol, stranger: _Stranger, head: bytes, early: bytes
+    ) -> _Upgraded | None:
+        """Answer the request by an upgrade, or by an error and the end of the connection."""
+        protocol.receive_data(head)
+        request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
         if request is None:
             await self._say_and_linger(stream, _NOT_HTTP)
-            return b""
-        address = stranger.counted_as or self._addresses.vouched_for(stranger.peer, _forwarded(request))
-        if stranger.counted_as is None and not self._count_as(address, stranger):
-            return b""
+            return None
+        forwarded = (value.encode("latin-1") for value in request.headers.get_all("X-Forwarded-For"))
+        address = self._address_of(stranger, forwarded)
+        if address is None:
+            return None
         status = self._refusal(request, address)
         response = protocol.accept(request) if status is None else protocol.reject(status, "")
         if response.status_code != HTTPStatus.SWITCHING_PROTOCOLS:
@@ -225,37 +277,31 @@ class DeviceListener:
         answer = b"".join(protocol.data_to_send())
         if protocol.state is OPEN:
             await stream.send_all(answer)
-        else:
-            await self._say_and_linger(stream, answer)
-        return early
+            return _Upgraded(early, _agent_of(request))
+        await self._say_and_linger(stream, answer)
+        return None
 
     def _refusal(self, request: Request, address: str) -> HTTPStatus | None:
-        settings = self._settings
         if request.path.partition("?")[0] != PATH:
             return HTTPStatus.NOT_FOUND
-        over = (
-            len(self._fleet.nodes) >= settings.nodes_max
-            or self.strangers > settings.strangers_max
-            or self._addresses.open_of(address) > settings.strangers_per_address_max
-        )
-        if over:
+        if len(self._fleet.nodes) >= self._settings.nodes_max or self._is_over(address):
             return HTTPStatus.SERVICE_UNAVAILABLE
         offered = ",".join(request.headers.get_all("Sec-WebSocket-Protocol"))
         if SUBPROTOCOL not in (name.strip() for name in offered.split(",")):
             return HTTPStatus.BAD_REQUEST
         return None
 
-    async def _admit(self, stream: Stream, protocol: NodeProtocol, early: bytes) -> bool:
+    async def _admit(self, stream: Stream, protocol: NodeProtocol, upgraded: _Upgraded) -> bool:
         """Wait for the `auth` frame; adopt the socket, or close it with the code that the frame deserves."""
         reader = FrameReader(protocol)
         verdict: Authenticated | NodeClose = NodeClose.TIMEOUT
         with trio.move_on_after(self._settings.auth_s_max):
-            frame = await self._first_frame(stream, protocol, reader, early)
+            frame = await self._first_frame(stream, protocol, reader, upgraded.early)
             verdict = self._authenticate(frame) if frame is not None else NodeClose.NORMAL
         if isinstance(verdict, NodeClose):
             await self._turn_away(stream, protocol, verdict)
             return False
-        return self._adopt(stream, protocol, reader, verdict)
+        return self._adopt(stream, protocol, reader, replace(verdict, agent=upgraded.agent))
 
     async def _first_frame(
         self, stream: Stream, protocol: NodeProtocol, reader: FrameReader, data: bytes
@@ -330,10 +376,10 @@ class DeviceListener:
         return True
 
 
-def _forwarded(request: Request) -> Iterator[tuple[bytes, bytes]]:
-    """As it came."""
-    for value in request.headers.get_all("X-Forwarded-For"):
-        yield b"x-forwarded-for", value.encode("latin-1")
+def _agent_of(request: Request) -> str | None:
+    """Only what can do no harm wherever an operator reads it."""
+    said = request.headers.get_all("User-Agent")
+    return said[0] if len(said) == 1 and _AGENT.fullmatch(said[0]) else None
 
 
 async def _receive(stream: Stream) -> bytes:

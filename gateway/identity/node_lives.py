@@ -17,6 +17,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from actors.bus.directory import LocalDirectory
+from actors.bus.renewal import NotRenewed, Renewed
 from actors.device.identity import DeviceIdentity
 from actors.node.moment import Moment
 from actors.register import register_rules
@@ -33,6 +34,11 @@ from schemas.manifest import NodeIdentity
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+_NOT_RENEWED = {
+    Trouble.REVOKED: NotRenewed.NODE_REVOKED,
+    Trouble.RENEWED_OTHERWISE: NotRenewed.SECOND_KEY,
+    Trouble.NOT_WRITTEN: NotRenewed.NOT_RECORDED,
+}
 LOOK_EVERY_S = 60.0  # for identities whose time is up, and for what is not erased yet; how much later they may end
 
 
@@ -188,16 +194,14 @@ class NodeLives:
 
     # ---- what nodes do ----------------------------------------------------------------------------------------------
 
-    async def renew(
-        self, node: NodeIdentity, token_id: str, kid: str, public_key: bytes
-    ) -> tuple[str | None, bytes] | Refusal:
-        """A token (if tokens are made here) and a certificate for the key that a node has made, once for each identity.
+    async def renew(self, node: NodeIdentity, token_id: str, kid: str, public_key: bytes) -> Renewed | NotRenewed:
+        """Implements `actors.bus.renewal.RenewNode`: once for each identity."""
+        renewed = await self._renew(node, token_id, kid, public_key)
+        return _NOT_RENEWED[renewed.trouble] if isinstance(renewed, Refusal) else renewed
 
-        That the node asks, with the token and the certificate named, has been proved. Asked once more, it answers the
-        same: the first answer may have been lost.
-        """
+    async def _renew(self, node: NodeIdentity, token_id: str, kid: str, public_key: bytes) -> Renewed | Refusal:
         act, jti = self._act(node.node_id), self._new_id()
-        known = register_rules.renewed_already(self.register.roll, node, kid, token_id, public_key.hex())
+        known = register_rules.renewed_already(self.register.roll, node, kid, public_key.hex())
         if isinstance(known, Refusal):
             return known
         if not known:
@@ -218,7 +222,7 @@ class NodeLives:
         token = None
         if renewal.jti is not None:
             token = self._folder.node_token(node.node_id, node.tenant, renewal.jti, renewal.at_ms)
-        return token, leaf_now.der
+        return Renewed(token, leaf_now.der)
 
     # ---- how it is done ---------------------------------------------------------------------------------------------
 

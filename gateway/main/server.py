@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import trio
 
+from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
@@ -53,6 +54,7 @@ from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.tracing import spans_to
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
+from schemas.manifest import NodeIdentity
 from schemas.ulids import Mint
 
 GC_THRESHOLDS = (20_000, 20, 20)  # Python's 700 look for cycles several times in each call, which makes none
@@ -125,7 +127,12 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             policy.start(supervisor)
             if token_keys is not None:
                 token_keys.start(supervisor)
-            devices = DeviceSide(supervisor, store, folder.verifier, folder.certificates, device_settings, device_tls)
+
+            async def renew(node: NodeIdentity, token_id: str, kid: str, public_key: bytes) -> Renewed | NotRenewed:
+                return await lives.renew(node, token_id, kid, public_key)
+
+            verifier, certificates = folder.verifier, folder.certificates
+            devices = DeviceSide(supervisor, store, verifier, certificates, device_settings, device_tls, renew)
             await devices.start()
             mint, now_here = Mint(os.urandom), now_of_this_run()
 

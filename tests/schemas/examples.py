@@ -140,6 +140,14 @@ def envelope(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
     return {"type": kind, "msg_id": ACK_ID, **reply, "payload": payload}
 
 
+RENEWAL: dict[str, Any] = {
+    "node_id": NODE_ID,
+    "kid": "0a" * 32,
+    "public_key": "1b" * 32,
+    "iat": 1745236800,
+    "nonce": "2c" * 16,
+    "signature": "3d" * 64,
+}
 EXAMPLES: dict[str, list[Any]] = {
     "manifest@1.0.0": [MANIFEST],
     "manifest@1.1.0": [MANIFEST],
@@ -147,6 +155,11 @@ EXAMPLES: dict[str, list[Any]] = {
     "error@1.1.0": [ERROR, ERROR | {"code": "E_BAD_REQUEST"}],
     "error@1.2.0": [ERROR, *(ERROR | {"details": details} for details in ERROR_DETAILS)],
     "node.labels@1.0.0": [{}, {"name": "pump-7", "tags": {"site": "lab", "floor_2": "North.1"}}],
+    "node.renew.request@1.0.0": [RENEWAL, RENEWAL | {"iat": 0, "nonce": "ab" * 32}],
+    "node.renew.answer@1.0.0": [
+        {"token": "eyJhbGciOiJFZERTQSJ9.e30.c2ln", "certificate": "3082"},
+        {"token": None, "certificate": "30820101"},
+    ],
     "system.echo.invoke.input@1.0.0": [{"message": "ping"}, {"message": ""}, {"message": "~" * 1024}],
     "system.echo.invoke.output@1.0.0": [ECHO_RESULT],
     "system.metrics.snapshot.input@1.0.0": [{}, {"include": ["cpu", "disk"]}],

@@ -11,9 +11,6 @@ from nacl.signing import SigningKey
 import actors.device.identity as identity_module
 from actors.device.handlers import CAPABILITIES
 from actors.device.identity import (
-    KEY_FILE,
-    LEAF_FILE,
-    TOKEN_FILE,
     DeviceIdentity,
     IdentityError,
     hw_fingerprint,
@@ -21,6 +18,7 @@ from actors.device.identity import (
     newer_token_from,
     this_machine,
 )
+from actors.device.identity_files import KEY_FILE, LEAF_FILE, TOKEN_FILE
 from schemas.canonical import digest
 from schemas.manifest import Accepted, accept
 from tests.schemas.attested import LEAF, NODE_KEY, NOW_MS, SESSION, known

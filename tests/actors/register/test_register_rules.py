@@ -266,18 +266,17 @@ def test_after_it_is_used_only_the_new_one_is_good_and_what_is_made_later() -> N
 def test_asked_once_more_a_renewal_is_the_same_one() -> None:
     roll = enrolled((PUMP, None))
     renewed(roll)
-    assert rules.renewed_already(roll, PUMP, "k0", "J0", NEW.public_key) is True
-    assert rules.renew(roll, PUMP, NewIdentity("k9", "J9", NEW.public_key), "k0", "J0", ACT) == ()
+    assert rules.renewed_already(roll, PUMP, "k0", NEW.public_key) is True
+    for jti in ("J0", "J9"):  # its token may be another by now, where tokens come from elsewhere
+        assert rules.renew(roll, PUMP, NewIdentity("k9", "J9", NEW.public_key), "k0", jti, ACT) == ()
 
 
-@pytest.mark.parametrize(
-    ("kid", "jti", "key"), [("k0", "J0", "bb" * 32), ("k0", "J9", "aa" * 32), ("k9", "J0", "aa" * 32)]
-)
-def test_a_second_and_different_renewal_is_refused(kid: str, jti: str, key: str) -> None:
+@pytest.mark.parametrize(("kid", "key"), [("k0", "bb" * 32), ("k9", "aa" * 32)])
+def test_a_second_and_different_renewal_is_refused(kid: str, key: str) -> None:
     roll = enrolled((PUMP, None))
     before = renewed(roll)
-    assert trouble(rules.renewed_already(roll, PUMP, kid, jti, key)) is Trouble.RENEWED_OTHERWISE
-    assert trouble(rules.renew(roll, PUMP, NewIdentity("k2", "J2", key), kid, jti, ACT)) is Trouble.RENEWED_OTHERWISE
+    assert trouble(rules.renewed_already(roll, PUMP, kid, key)) is Trouble.RENEWED_OTHERWISE
+    assert trouble(rules.renew(roll, PUMP, NewIdentity("k2", "J2", key), kid, "J0", ACT)) is Trouble.RENEWED_OTHERWISE
     assert member(roll) == before
 
 
@@ -298,7 +297,7 @@ def test_an_operators_renewal_undoes_one_that_is_under_way_and_is_not_undone_by_
     pending = member(roll).renewal
     assert pending is not None
     assert (pending.kid, pending.from_kid) == ("k5", None)
-    assert trouble(rules.renewed_already(roll, PUMP, "k0", "J0", NEW.public_key)) is Trouble.RENEWED_OTHERWISE
+    assert trouble(rules.renewed_already(roll, PUMP, "k0", NEW.public_key)) is Trouble.RENEWED_OTHERWISE
 
 
 def test_a_revoked_node_renews_nothing() -> None:
@@ -306,7 +305,7 @@ def test_a_revoked_node_renews_nothing() -> None:
     renewed(roll)
     take(roll, rules.revoke(roll, PUMP, ACT))
     assert member(roll).renewal is None
-    assert trouble(rules.renewed_already(roll, PUMP, "k0", "J0", NEW.public_key)) is Trouble.REVOKED
+    assert trouble(rules.renewed_already(roll, PUMP, "k0", NEW.public_key)) is Trouble.REVOKED
     assert trouble(rules.renew(roll, PUMP, NEW, None, None, ACT)) is Trouble.REVOKED
     assert rules.retire(roll, PUMP, "k1", ACT) == ()
 

@@ -4,7 +4,7 @@ import contextlib
 import os
 import ssl
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ import trio_websocket
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trio_websocket import WebSocketConnection
 
+from actors.bus.renewal import RenewNode
 from actors.log.memory_store import MemoryStore
 from actors.supervision.supervisor import Supervisor
 from gateway.devices.device_side import DeviceSettings, DeviceSide
@@ -47,7 +48,11 @@ def token(**changes: Any) -> str:
 
 class Site:
     def __init__(
-        self, listener_settings: ListenerSettings, tls: ssl.SSLContext | None, trusted_proxies: tuple[Network, ...]
+        self,
+        listener_settings: ListenerSettings,
+        tls: ssl.SSLContext | None,
+        trusted_proxies: tuple[Network, ...],
+        renew: RenewNode | None = None,
     ) -> None:
         wall_ms = now().wall_ms
         self.ca = CertificateAuthority.make(private_key(1), wall_ms - 86_400_000)
@@ -63,6 +68,7 @@ class Site:
             self.certificates,
             DeviceSettings(listener=listener_settings, trusted_proxies=trusted_proxies),
             tls,
+            renew,
         )
         self.fleet, self.pump, self.listener = self.devices.fleet, self.devices.pump, self.devices.listener
         self.port = 0
@@ -78,10 +84,11 @@ async def open_site(
     settings: ListenerSettings | None = None,
     tls: ssl.SSLContext | None = None,
     trusted_proxies: tuple[Network, ...] = (),
+    renew: RenewNode | None = None,
 ) -> AsyncIterator[Site]:
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            site = Site(settings or ListenerSettings(), tls, trusted_proxies)
+            site = Site(settings or ListenerSettings(), tls, trusted_proxies, renew)
             await nursery.start(site.supervisor.run)
             await site.devices.start()
             site.port = await site.devices.listen("127.0.0.1", 0)
@@ -146,12 +153,17 @@ class Dialed:
 
 @asynccontextmanager
 async def dial(
-    site: Site, *, node_id: str = NODE_ID, path: str = "/devices/connect", tls: ssl.SSLContext | None = None
+    site: Site,
+    *,
+    node_id: str = NODE_ID,
+    path: str = "/devices/connect",
+    tls: ssl.SSLContext | None = None,
+    headers: Sequence[tuple[str, str]] = (),
 ) -> AsyncIterator[Dialed]:
     async with trio.open_nursery() as nursery:
         socket = await trio_websocket.connect_websocket(
             nursery, "127.0.0.1", site.port, path, use_ssl=tls or False, subprotocols=["node-wire.v2"],
-            max_message_size=2**20,
+            max_message_size=2**20, extra_headers=[(name.encode(), value.encode()) for name, value in headers],
         )  # fmt: skip
         node = Dialed(socket, NodeIdentity(node_id, TENANT))
         try:

@@ -77,7 +77,7 @@ def test_personal_data_is_told_by_side_and_kinds() -> None:
 
 
 def test_standing_has_what_is_left_and_never_less_than_nothing() -> None:
-    rules = AgentRules((Pattern("secret.**"),), 10_000_000, 86_400, 15_000)
+    rules = AgentRules((Pattern("secret.**"),), budget_micros=10_000_000, budget_period_s=86_400, price_micros=15_000)
     told = budget_of(rules, Spent(9_000_000, 30_000), NOW_MS)
     assert (told["left"], told["left_micros"], told["used"], told["reserved"]) == ("1.00", 1_000_000, "9.00", "0.03")
     assert (told["period_s"], told["resets_at"]) == (86_400, "2026-09-22T00:00:00.000Z")

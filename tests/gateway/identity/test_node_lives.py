@@ -10,6 +10,7 @@ from trio.testing import MockClock
 from ulid import ULID
 
 from actors.bus.directory import LocalDirectory
+from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import answered
 from actors.node.moment import Moment
@@ -207,8 +208,8 @@ async def test_what_is_forgotten_and_not_erased_is_erased_at_the_next_start(plac
 async def renewed(lives: NodeLives, made: Made, key: bytes = KEY) -> tuple[str | None, bytes]:
     assert made.jti is not None
     answer = await lives.renew(PUMP, made.jti, made.identity.leaf.kid, key)
-    assert not isinstance(answer, Refusal)
-    return answer
+    assert isinstance(answer, Renewed)
+    return answer.token, answer.certificate
 
 
 async def test_a_renewal_gives_a_token_and_a_certificate_for_the_nodes_own_key(place: Place) -> None:
@@ -242,7 +243,7 @@ async def test_a_second_and_different_renewal_is_refused_and_leaves_nothing(plac
     before = place.leaf_files()
     assert made.jti is not None
     refused = await lives.renew(PUMP, made.jti, made.identity.leaf.kid, OTHER_KEY)
-    assert refused == Refusal(Trouble.RENEWED_OTHERWISE)
+    assert refused is NotRenewed.SECOND_KEY
     assert place.leaf_files() == before
 
 
@@ -258,7 +259,8 @@ async def test_of_two_renewals_at_once_one_is_refused(place: Place) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask, KEY)
         nursery.start_soon(ask, OTHER_KEY)
-    assert sorted(isinstance(answer, Refusal) for answer in answers) == [False, True]
+    assert sorted(isinstance(answer, Renewed) for answer in answers) == [False, True]
+    assert NotRenewed.SECOND_KEY in answers
     assert len(place.leaf_files()) == 2
 
 
@@ -349,10 +351,10 @@ async def test_where_tokens_come_from_elsewhere_only_the_certificate_is_renewed(
     made = await enrolled(lives)
     assert (made.identity.token, made.jti) == ("", None)
     answer = await lives.renew(PUMP, "01HZXC0000000000000000J000", made.identity.leaf.kid, KEY)
-    assert not isinstance(answer, Refusal)
-    assert answer[0] is None
+    assert isinstance(answer, Renewed)
+    assert answer.token is None
     place.now_ms += RENEWAL_OVERLAP_MS
-    await running(lives, lambda: place.leaf_files() == {Leaf.from_der(answer[1]).kid})
+    await running(lives, lambda: place.leaf_files() == {Leaf.from_der(answer.certificate).kid})
     assert place.sessions.ended == [(PUMP.node_id, NodeClose.SERVICE_RESTART, None)]  # its token is as good as before
 
 
@@ -361,7 +363,7 @@ async def test_a_revoked_node_renews_nothing(place: Place) -> None:
     made = await enrolled(lives)
     await lives.revoke(PUMP, "ada")
     assert made.jti is not None
-    assert await lives.renew(PUMP, made.jti, made.identity.leaf.kid, KEY) == Refusal(Trouble.REVOKED)
+    assert await lives.renew(PUMP, made.jti, made.identity.leaf.kid, KEY) is NotRenewed.NODE_REVOKED
     assert await lives.renew_for(PUMP, "ada") == Refusal(Trouble.REVOKED)
     assert len(place.leaf_files()) == 1
 
