@@ -1,6 +1,7 @@
 """GET /mcp/budget: what the calling agent has left, and nobody else's."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from gateway.governance.policy.policy import Policy
 from gateway.identity.tokens import TokenClass
 from tests.actors.node.harness import ScriptedNode
 from tests.gateway.api.client import AGENT, Client, token
+from tests.gateway.api.live import live_gateway, request
 from tests.gateway.api.test_app import client as client
 from tests.gateway.api.test_app import fleet as fleet
 from tests.gateway.api.test_app import live_node, refused
@@ -132,3 +134,18 @@ async def test_ledger_that_cannot_be_read_now_is_an_internal_error(
 async def test_gateway_that_counts_nothing_says_so(autojump_clock: MockClock, fleet: Fleet, client: Client) -> None:
     response = await client.get("/mcp/budget", token())
     assert response.json == {"agent": AGENT, "tenant": "acme", "policy": None, "cap": None, "rates": []}
+
+
+async def test_whole_gateway_tells_ids_rates_and_budget_over_its_door(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'[[agents]]\nagent = "*"\n{RULES}\n')
+    with trio.fail_after(20):
+        async with live_gateway(tmp_path, **{"governance.policy": str(policy)}) as live, live.client() as caller:
+            answered = await caller.ask(live.good_call())
+            told = await caller.ask(request("GET", "/mcp/budget", live.token()))
+    assert answered is not None
+    assert told is not None
+    assert (answered.status, len(answered.headers["x-correlation-id"])) == (200, 26)
+    assert answered.headers["ratelimit-policy"] == '"rate-1";q=5;w=50'
+    assert answered.headers["ratelimit"].startswith('"rate-1";r=4;t=')
+    assert (told.status, told.json["used_micros"], told.json["left"]) == (200, 15_000, "1.48")
