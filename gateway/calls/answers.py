@@ -26,6 +26,7 @@ class Reason(StrEnum):
     RATE = "rate"
     PERSONAL_DATA = "personal_data"
     NAME = "name"
+    NODE = "node"
     ACCEPT = "accept"
     ARGUMENTS = "arguments"
     MANIFEST = "manifest"
@@ -78,6 +79,7 @@ class Refused(msgspec.Struct, frozen=True):
     retry_after_ms: int | None = None
     denial: Denial | None = None  # by governance
     reason: Reason = Reason.INTERNAL
+    details: Mapping[str, Any] | None = None
 
 
 class No(msgspec.Struct, frozen=True):
@@ -89,6 +91,7 @@ class No(msgspec.Struct, frozen=True):
     denial: Denial | None = None
     reason: Reason | None = None  # None: that of the denial, or of the code
     retry_after_ms: int | None = None
+    details: Mapping[str, Any] | None = None  # for programs, never in words
 
     @classmethod
     def by(cls, denial: Denial) -> "No":
@@ -104,7 +107,14 @@ class No(msgspec.Struct, frozen=True):
     def told(self, correlation_id: str) -> Refused:
         reason = self.reason or _OF_CODE[self.code]
         return Refused(
-            self.code, correlation_id, self.message, self.suggested_fix, self.retry_after_ms, self.denial, reason
+            self.code,
+            correlation_id,
+            self.message,
+            self.suggested_fix,
+            self.retry_after_ms,
+            self.denial,
+            reason,
+            self.details,
         )
 
 

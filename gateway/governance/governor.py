@@ -39,6 +39,11 @@ class Governor:
         rules = self._policy().rules_for(principal.sub)
         return rules.allows if rules is not None else lambda _: False
 
+    def could_allow(self, principal: Principal) -> Callable[[str, str], bool]:
+        """Of which kinds and verbs the policy gives this agent a tool on some node."""
+        rules = self._policy().rules_for(principal.sub)
+        return rules.could_allow if rules is not None else lambda *_: False
+
     def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
         """The rules for this agent, if they give it the tool."""
         policy = self._policy()

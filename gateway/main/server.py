@@ -39,6 +39,7 @@ from gateway.mcp.binding import Binding
 from gateway.mcp.endpoint import McpEndpoint
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import Sessions
+from gateway.mcp.views import VIEWS, View
 from gateway.mcp.watch import Watches
 from gateway.net.exchange import BODY_BYTES_MAX
 from gateway.net.http1.door import Door
@@ -133,9 +134,14 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             streams = Streams(supervisor, bus, settings.stream)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, calls)
-            methods = Methods(directory, calls, now, settings.mcp, upstream_calls)
-            binding = make_binding(methods, watches, sessions, supervisor)
-            mcp = McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, settings.http.public_url)
+
+            def endpoint(view: View) -> McpEndpoint:
+                methods = Methods(directory, calls, now, settings.mcp, upstream_calls, view)
+                binding = make_binding(methods, watches, sessions, supervisor)
+                public_url = settings.http.public_url
+                return McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, public_url)
+
+            mcp, *other_views = map(endpoint, VIEWS)
             page = MetricsPage(
                 calls=audit.counts,
                 streams=streams,
@@ -159,6 +165,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 Feature(revoke=devices.fleet.revoke),
                 subscribe.feature,
                 mcp.feature,
+                *(view.feature for view in other_views),
                 api_feature(
                     folder.verifier,
                     now_here,

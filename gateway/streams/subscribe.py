@@ -7,6 +7,7 @@ and passes the stream's bytes to ASGI `send`.
 from actors.stream.actor import StreamActor
 from actors.supervision.errors import SupervisorStoppingError
 from gateway.calls.audit import Origin
+from gateway.calls.flat_names import target_of
 from gateway.calls.tool_calls import Refused
 from gateway.identity.tokens import Principal
 from gateway.main.feature import Feature
@@ -17,7 +18,7 @@ from gateway.net.pump import Pump
 from gateway.streams.stream_send import StreamSend
 from gateway.streams.stream_socket import StreamSocket
 from gateway.streams.subscriptions import Subscriptions
-from schemas.projection import ToolName, parse_tool_name
+from schemas.projection import ToolName
 
 HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -85,5 +86,5 @@ class Subscribe:
 
 
 def _is_subscribe(name: str) -> bool:
-    target = parse_tool_name(name)
+    target = target_of(name)
     return isinstance(target, ToolName) and target.verb == "subscribe"

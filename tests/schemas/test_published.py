@@ -18,6 +18,10 @@ from tests.schemas.examples import EXAMPLES
 PUBLISHED = {
     "error@1.0.0": "b2fec9dddd6a8604022c555e5a01703f8e9869241f1833403b46f733750beaef",
     "error@1.1.0": "d376db497142e26e4ec6a2f0a4d2590ab601fbcba0bc9505bae3badaaf95514f",
+    "fleet.find.input@1.0.0": "f5c758235241ed58b1be6f7543cf491bee435ca85e1cd646c89a4b81ec2cc6a8",
+    "fleet.find.output@1.0.0": "e8704e0a9cdfe2856e773cab34e8b195d9975dd5ab7cc358656acb0033f8864f",
+    "fleet.node.input@1.0.0": "64fd400f453b892a2dec9fb5c7ca7cf4d6c849b2da77565e08dfd222f392549f",
+    "fleet.node.output@1.0.0": "bb3ff08c30d62b5de35ec6b20957850004a8bda3d6e4902e9be859187f8a929c",
     "manifest@1.0.0": "21ea3164f1659b2fa4d9833a04d7622c3f63d2632467aea715ea0d902d10e616",
     "manifest@1.1.0": "21ea3164f1659b2fa4d9833a04d7622c3f63d2632467aea715ea0d902d10e616",
     "node.labels@1.0.0": "08c9c4cedc8b14320709b54c7262eb68ff437ec4c945fc2311eb4cbae5d361b7",

@@ -17,6 +17,7 @@ import msgspec
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.governance.policy.upstream_rules import UpstreamRules
 from schemas.contract import Flaw
+from schemas.projection import annotations, safety_meta
 
 NAME_CHARS_MAX = 128  # with the prefix, as in MCP
 DESCRIPTION_CHARS_MAX = 1024
@@ -39,8 +40,8 @@ class UpstreamTool:
     _words: frozenset[str] = field(repr=False, compare=False)
 
     @property
-    def annotations(self) -> dict[str, Any]:
-        return {"readOnlyHint": self.safety_class == "read_only", "x-safety-class": self.safety_class}
+    def annotations(self) -> Mapping[str, Any]:
+        return annotations(self.safety_class)
 
     @property
     def listed(self) -> dict[str, Any]:
@@ -52,6 +53,7 @@ class UpstreamTool:
             "inputSchema": self.input_schema,
             **output,
             "annotations": self.annotations,
+            "_meta": safety_meta(self.safety_class),
         }
 
     def flaw(self, arguments: Any) -> Flaw | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.governance.policy.policy import Action, AgentRules, Policy, Side, dollars
+from gateway.governance.policy.policy import FREE, Action, AgentRules, Policy, Side, dollars
 
 _SPANS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -49,7 +49,8 @@ def explain(policy: Policy, sub: str, tool_name: str) -> Explanation:
 def _price(rules: AgentRules, tool_name: str) -> Statement:
     special = rules.special_price(tool_name)
     micros = rules.price_of(tool_name)
-    line = rules.lines.get("price") if special is None else special.line
+    of_entry = None if tool_name in FREE else rules.lines.get("price")
+    line = of_entry if special is None else special.line
     return Statement("price", f"{dollars(micros)} a call", line, micros)
 
 
