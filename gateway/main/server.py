@@ -67,7 +67,8 @@ class Running:
     folder: DataFolder
     devices: DeviceSide
     supervisor: Supervisor
-    mcp: McpEndpoint
+    mcp: McpEndpoint  # of the first view
+    other_views: tuple[McpEndpoint, ...]
     http: str  # HOST:PORT
     device_address: str
     http_scheme: str
@@ -195,6 +196,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 devices,
                 supervisor,
                 mcp,
+                tuple(other_views),
                 f"{http.host}:{http_port}",
                 f"{nodes.host}:{device_port}",
                 "http" if http_tls is None else "https",
