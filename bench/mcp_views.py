@@ -21,6 +21,7 @@ import trio
 from ulid import ULID
 
 from actors.ledger.ledgers import Ledgers
+from actors.log.memory_store import MemoryStore
 from actors.node.fleet import Fleet
 from bench.mcp_lists import MODERN, OverSdk, made_up_fleet, principal, serving
 from gateway.calls.tool_calls import ToolCalls
@@ -46,7 +47,7 @@ FIND_MS_MAX = 2.0
 
 def methods_of(fleet: Fleet) -> Methods:
     services = fleet.services
-    governor = Governor(lambda: DEFAULT, Ledgers(services.store))
+    governor = Governor(lambda: DEFAULT, Ledgers(MemoryStore()))
     calls = ToolCalls(services.directory, fleet, lambda: str(ULID()), now, governor)
     return Methods(services.directory, calls, now, McpSettings(), view=FLEET)
 
