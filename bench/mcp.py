@@ -1,16 +1,17 @@
-"""`tools/call` through `/mcp`, in both eras of MCP, beside the SDK's own server; and `tools/list` of a large fleet.
+"""`tools/call` through `/mcp`, in both eras of MCP, beside the SDK's own server; and lists of a large fleet.
 
     python -m bench.mcp [--quick] [--rounds 7] [--seconds 2] [--callers 16] [--nodes 100]
 
 Two tools. A *no-op* that answers by itself: ours is a gateway as in production (door, token, sessions, log) whose MCP
 server has that one tool more; beside it the same tool on the SDK's low-level server, without a token, under hypercorn's
 trio worker and under uvicorn (uvloop, httptools), with plain JSON answers, which cost it least. And a device's *echo*,
-which only ours has: checked, made durable, sent to one of the nodes and back. *Modern* calls (2026-07-28) are one
+which only ours has: checked, made durable, sent to one of the nodes and back; once by its own name through `/mcp`, once
+by its kind and a node through `/mcp/fleet`, where the node has to be found first. *Modern* calls (2026-07-28) are one
 self-contained POST each; *legacy* ones (2025-11-25) go to sessions, as many as callers, opened before the clock starts.
 
 Each server runs on one core; on the other run the nodes and the load, a C program (that of `bench.calls`) that checks
 every answer. Rounds alternate between the servers, and medians count. *Calls a CPU-second* of the server process
-decide. The lists are measured in a process of their own: `bench/mcp_lists.py`.
+decide. The lists are measured in processes of their own: `bench/mcp_lists.py`, `bench/mcp_views.py`.
 """
 
 import argparse
@@ -47,9 +48,12 @@ from bench.calls import (
     until,
     write_calls,
 )
+from bench.mcp_views import print_views
 
+FLEET_ECHO = "echo, fleet view"
 OURS, ECHO, HYPERCORN, UVICORN = "heliograph", "heliograph, echo", "SDK, hypercorn", "SDK, uvicorn"
 ERAS = MODERN, LEGACY = "2026-07-28", "2025-11-25"
+FLEET_RATIO_MAX = 1.05  # of the CPU time of an echo through /mcp
 RATIO_MIN = 0.9  # of the no-op on the SDK's server under hypercorn
 CALLS_PER_SESSION = 50  # different ones; they are repeated
 RESULTS = ROOT / "bench" / "results" / "mcp.json"
@@ -167,29 +171,40 @@ def echo_of(gateway: Gateway) -> Tool:
     return echo
 
 
-def modern_call(number: int, tool: Tool, headers: Headers) -> tuple[bytes, bytes]:
+def fleet_echo_of(gateway: Gateway) -> Tool:
+    """The same, by kind and node."""
+
+    def echo(number: int) -> tuple[str, dict[str, Any], str]:
+        node_id = gateway.node_ids[number % len(gateway.node_ids)]
+        arguments = {"node": node_id, "message": f"hello {number}"}
+        return "system_echo_invoke", arguments, f'"message":"hello {number}"'
+
+    return echo
+
+
+def modern_call(number: int, tool: Tool, headers: Headers, path: str) -> tuple[bytes, bytes]:
     name, arguments, wanted = tool(number)
     prefix = "io.modelcontextprotocol"
     meta = {f"{prefix}/protocolVersion": MODERN, f"{prefix}/clientCapabilities": {}}
     fields = {**headers, "MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": name}
     params = {"name": name, "arguments": arguments, "_meta": meta}
-    return post("/mcp", fields, _request(number, "tools/call", params)), wanted.encode()
+    return post(path, fields, _request(number, "tools/call", params)), wanted.encode()
 
 
-def legacy_call(number: int, tool: Tool, headers: Headers, session_id: str) -> tuple[bytes, bytes]:
+def legacy_call(number: int, tool: Tool, headers: Headers, session_id: str, path: str) -> tuple[bytes, bytes]:
     name, arguments, wanted = tool(number)
     fields = {**headers, "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session_id}
-    return post("/mcp", fields, _request(number, "tools/call", {"name": name, "arguments": arguments})), wanted.encode()
+    return post(path, fields, _request(number, "tools/call", {"name": name, "arguments": arguments})), wanted.encode()
 
 
-def open_session(port: int, headers: Headers) -> str:
+def open_session(port: int, headers: Headers, path: str) -> str:
     """`initialize` and what follows it."""
     client = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
-    with _send(port, headers, _request(0, "initialize", client)) as answer:
+    with _send(port, path, headers, _request(0, "initialize", client)) as answer:
         answer.read()
         session_id: str = answer.headers["Mcp-Session-Id"]
     fields = {**headers, "MCP-Protocol-Version": LEGACY, "Mcp-Session-Id": session_id}
-    _send(port, fields, {"jsonrpc": "2.0", "method": "notifications/initialized"}).close()
+    _send(port, path, fields, {"jsonrpc": "2.0", "method": "notifications/initialized"}).close()
     return session_id
 
 
@@ -197,10 +212,10 @@ def _request(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
-def _send(port: int, headers: Headers, body: dict[str, Any]) -> Any:
+def _send(port: int, path: str, headers: Headers, body: dict[str, Any]) -> Any:
     fields = {**headers, "Content-Type": "application/json"}
     return urllib.request.urlopen(
-        urllib.request.Request(f"http://127.0.0.1:{port}/mcp", json.dumps(body).encode(), fields)
+        urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), fields)
     )
 
 
@@ -210,7 +225,7 @@ Measured = dict[str, dict[str, list[Round]]]  # by era, then by server
 
 
 def measure(rounds: int, seconds: float, callers: int, nodes: int) -> Measured:
-    found: Measured = {era: {name: [] for name in (OURS, HYPERCORN, UVICORN, ECHO)} for era in ERAS}
+    found: Measured = {era: {name: [] for name in (OURS, HYPERCORN, UVICORN, ECHO, FLEET_ECHO)} for era in ERAS}
     # The log beside the code, because /tmp may be memory; the nodes' journals in memory.
     with temporary_folder(RESULTS.parent) as folder, temporary_folder(Path("/dev/shm")) as homes:
         program = compiled_load(folder)
@@ -220,7 +235,8 @@ def measure(rounds: int, seconds: float, callers: int, nodes: int) -> Measured:
                 load(program, target, callers, WARM_UP_S)
             for number in range(1, rounds + 1):
                 note(f"round {number} of {rounds} ...")
-                for (era, name), target in targets.items():
+                # There and back: what grows meanwhile, such as the log, is on nobody's side.
+                for (era, name), target in list(targets.items())[:: 1 if number % 2 else -1]:
                     found[era][name].append(load(program, target, callers, seconds))
     return found
 
@@ -237,25 +253,35 @@ def all_running(folder: Path, homes: Path, callers: int, nodes: int) -> Iterator
         until(lambda: live_nodes(gateway) == nodes, node_process, "the nodes")
         accept = {"Accept": "application/json, text/event-stream"}
         with_token = {**accept, "Authorization": f"Bearer {gateway.token}"}
+        sessions: dict[tuple[int, str], list[str]] = {}  # an agent may hold 32: two tools of one endpoint share theirs
         yield {
             (era, name): Target(server, write_calls(folder / f"{era} {name}", calls))
-            for name, server, tool, headers in (
-                (OURS, gateway, noop, with_token),
-                (HYPERCORN, hypercorn, noop, accept),
-                (UVICORN, uvicorn, noop, accept),
-                (ECHO, gateway, echo_of(gateway), with_token),
+            for name, server, tool, headers, path in (
+                (OURS, gateway, noop, with_token, "/mcp"),
+                (HYPERCORN, hypercorn, noop, accept, "/mcp"),
+                (UVICORN, uvicorn, noop, accept, "/mcp"),
+                (ECHO, gateway, echo_of(gateway), with_token, "/mcp"),
+                (FLEET_ECHO, gateway, fleet_echo_of(gateway), with_token, "/mcp/fleet"),
             )
-            for era, calls in both_eras(server, tool, headers, callers).items()
+            for era, calls in both_eras(server, tool, headers, callers, path, sessions).items()
         }
 
 
-def both_eras(server: Server, tool: Tool, headers: Headers, callers: int) -> dict[str, list[tuple[bytes, bytes]]]:
+def both_eras(
+    server: Server,
+    tool: Tool,
+    headers: Headers,
+    callers: int,
+    path: str,
+    opened: dict[tuple[int, str], list[str]],
+) -> dict[str, list[tuple[bytes, bytes]]]:
     """Different calls enough for all callers; those of the handshake era spread over a session each."""
-    sessions = [open_session(server.port, headers) for _ in range(callers)]
+    sessions = opened.setdefault((server.port, path), [])
+    sessions += [open_session(server.port, headers, path) for _ in range(callers - len(sessions))]
     numbers = range(callers * CALLS_PER_SESSION)
     return {
-        MODERN: [modern_call(number, tool, headers) for number in numbers],
-        LEGACY: [legacy_call(number, tool, headers, sessions[number % callers]) for number in numbers],
+        MODERN: [modern_call(number, tool, headers, path) for number in numbers],
+        LEGACY: [legacy_call(number, tool, headers, sessions[number % callers], path) for number in numbers],
     }
 
 
@@ -266,10 +292,17 @@ def measured_lists() -> dict[str, Any]:
     return listed
 
 
+def measured_views() -> dict[str, Any]:
+    note("the fleet's view with 5 and 5,000 nodes, and a search among 20,000 ...")
+    command = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "bench.mcp_views", "--json"]
+    views: dict[str, Any] = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
+    return views
+
+
 # ---- the run -------------------------------------------------------------------------------------------------------
 
 
-def report(found: Measured, lists: dict[str, Any]) -> bool:
+def report(found: Measured, lists: dict[str, Any], views: dict[str, Any]) -> bool:
     """Print what was found and keep it; whether it is what was expected."""
     medians = {era: {name: median(rounds) for name, rounds in of.items()} for era, of in found.items()}
     ratios = {
@@ -290,12 +323,19 @@ def report(found: Measured, lists: dict[str, Any]) -> bool:
     met = all(ratios[era][HYPERCORN] >= RATIO_MIN for era in ERAS)
     print(f"the no-op, expected: at least {RATIO_MIN:g} of the SDK under hypercorn, in both eras: ", end="")
     print("met" if met else "NOT MET")
+    fleet = {era: of[ECHO].per_cpu_s / of[FLEET_ECHO].per_cpu_s for era, of in medians.items()}
+    told = ", ".join(f"{era} {ratio:.3f}" for era, ratio in fleet.items())
+    by_fleet = max(fleet.values()) <= FLEET_RATIO_MAX
+    print(f"an echo by /mcp/fleet takes so much of the CPU of one by /mcp: {told}; expected: ", end="")
+    print(f"at most {FLEET_RATIO_MAX:g}: {'met' if by_fleet else 'NOT MET'}")
+    met = print_views(views) and by_fleet and met
     print_lists(lists)
     result = {
         "ratios": ratios,
         "medians": {era: {name: asdict(one) for name, one in of.items()} for era, of in medians.items()},
         "rounds": {era: {n: [asdict(r) for r in rs] for n, rs in of.items()} for era, of in found.items()},
         "lists": lists,
+        "views": {**views, "call_ratios": fleet},
         "met": met,
     }
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
@@ -329,8 +369,8 @@ def main() -> int:
         return 0
     rounds, seconds = (3, 1.0) if options.quick else (options.rounds, options.seconds)
     RESULTS.parent.mkdir(exist_ok=True)
-    lists = measured_lists()
-    return 0 if report(measure(rounds, seconds, options.callers, options.nodes), lists) else 1
+    lists, views = measured_lists(), measured_views()
+    return 0 if report(measure(rounds, seconds, options.callers, options.nodes), lists, views) else 1
 
 
 if __name__ == "__main__":

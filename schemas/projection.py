@@ -1,8 +1,8 @@
 """Capability × verb → MCP tool, and a tool's name back to what it points at (RFC-0001 §3).
 
-A name is `{kind_short}.{node_id}.{cap_id}.{verb}`, at most 64 characters. Descriptions are fixed texts by kind and
-verb: no string of a device's goes into them. A new kind is a row in `_KINDS`, with its files and its clamp in the
-manifest schema.
+A name is `{kind_short}.{node_id}.{cap_id}.{verb}`, at most 64 characters. Descriptions and titles are fixed texts by
+kind and verb: no string of a device's goes into them. A new kind is a row in `KINDS`, with its files and its clamp in
+the manifest schema. One tool for all nodes of a kind is `fleet_tools.py`'s.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,52 +24,59 @@ _CAP_ID = compile_ecma(_MANIFEST["$defs"]["Capability"]["properties"]["cap_id"][
 _WIRE_TOOL = compile_ecma(REGISTRY["node.wire.cmd@2.2.0"].document["properties"]["tool"]["pattern"])
 
 
+SAFETY_CLASS = "io.heliograph/x-safety-class"  # in a tool's `_meta`: MCP has no annotation for it
+
+
 @dataclass(frozen=True, slots=True)
-class _Verb:
+class Verb:
     input_id: str
     output_id: str
+    title: str  # what it does, in a word or two
     description: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class Kind:
     short: str
-    verbs: Mapping[str, _Verb]
+    verbs: Mapping[str, Verb]
 
 
-_KINDS = {
-    "system.metrics": _Kind(
+KINDS = {
+    "system.metrics": Kind(
         "sys",
         {
-            "snapshot": _Verb(
+            "snapshot": Verb(
                 "system.metrics.snapshot.input@1.0.0",
                 "system.metrics.sample@1.0.0",
+                "read metrics",
                 "Read one sample of the node's system metrics now: CPU, memory, load, uptime and disks. "
                 "Bytes for memory and disk, percent from 0 to 100 for CPU. "
                 "Use include to ask for some of the groups only. Changes nothing on the node.",
             ),
-            "subscribe": _Verb(
+            "subscribe": Verb(
                 "system.metrics.subscribe.input@1.0.0",
                 "system.metrics.subscribe.frame@1.0.0",
+                "follow metrics",
                 "Follow the node's system metrics as a stream of server-sent events, one frame every interval_ms. "
                 "Opens only over POST /mcp/tools/call with Accept: text/event-stream; the output schema is that of "
                 "one frame. For a single reading call the snapshot tool instead. Changes nothing on the node.",
             ),
         },
     ),
-    "system.echo": _Kind(
+    "system.echo": Kind(
         "sysecho",
         {
-            "invoke": _Verb(
+            "invoke": Verb(
                 "system.echo.invoke.input@1.0.0",
                 "system.echo.invoke.output@1.0.0",
+                "echo",
                 "Send a short ASCII message to the node and get it back unchanged, with the node's id and its clock. "
                 "Proves that the whole path to the node works. Changes nothing on the node.",
             ),
         },
     ),
 }
-_KIND_OF_SHORT = {kind.short: name for name, kind in _KINDS.items()}
+_KIND_OF_SHORT = {kind.short: name for name, kind in KINDS.items()}
 KIND_SHORTS = frozenset(_KIND_OF_SHORT)  # how the name of a device's tool begins
 
 
@@ -81,7 +88,7 @@ class ToolName:
     verb: str
 
     def __str__(self) -> str:
-        return f"{_KINDS[self.kind].short}.{self.node_id}.{self.cap_id}.{self.verb}"
+        return f"{KINDS[self.kind].short}.{self.node_id}.{self.cap_id}.{self.verb}"
 
 
 def parse_tool_name(name: str) -> ToolName | Code:
@@ -104,7 +111,7 @@ def _parse(name: str) -> ToolName | Code:
 
 def output_schema_of(target: ToolName) -> str | None:
     """The id of the schema that a tool's result must fit; None for a verb that its kind does not have."""
-    verb = _KINDS[target.kind].verbs.get(target.verb)
+    verb = KINDS[target.kind].verbs.get(target.verb)
     return verb.output_id if verb else None
 
 
@@ -137,6 +144,7 @@ class Tool:
             "inputSchema": _listed_schema(self.input_id),
             "outputSchema": _listed_schema(self.output_id),
             "annotations": self.annotations,
+            "_meta": safety_meta(self.safety_class),
         }
         object.__setattr__(self, "listed", listed)
 
@@ -150,7 +158,12 @@ class Tool:
 
     @property
     def annotations(self) -> Mapping[str, Any]:
-        return _annotations(self.safety_class)
+        return annotations(self.safety_class)
+
+    @property
+    def title(self) -> str:
+        """What it does, in a word or two; on which node is for whoever knows its name."""
+        return KINDS[self.target.kind].verbs[self.target.verb].title
 
 
 @cache
@@ -162,8 +175,14 @@ def _listed_schema(schema_id: str) -> Mapping[str, Any]:
 
 
 @cache
-def _annotations(safety_class: str) -> Mapping[str, Any]:
+def annotations(safety_class: str) -> Mapping[str, Any]:
     return {"readOnlyHint": safety_class == "read_only", "x-safety-class": safety_class}
+
+
+@cache
+def safety_meta(safety_class: str) -> Mapping[str, Any]:
+    """A tool's `_meta`."""
+    return {SAFETY_CLASS: safety_class}
 
 
 def tool_names(manifest: Mapping[str, Any]) -> Iterator[tuple[int, ToolName]]:
@@ -180,7 +199,7 @@ def project(manifest: Mapping[str, Any]) -> tuple[Tool, ...]:
 
 def _tool(manifest: Mapping[str, Any], index: int, target: ToolName) -> Tool:
     capability = manifest["capabilities"][index]
-    verb = _KINDS[target.kind].verbs[target.verb]
+    verb = KINDS[target.kind].verbs[target.verb]
     return Tool(
         name=str(target),
         target=target,

@@ -30,11 +30,10 @@ from gateway.governance.policy.text import parse
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.settings import AccessSettings
 from gateway.identity.tokens import TokenFault
-from gateway.mcp import endpoint as mcp_endpoint
 from gateway.mcp import errors as mcp_errors
-from gateway.mcp.binding import INSTRUCTIONS
 from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
+from gateway.mcp.views import NAMED, VIEWS
 from gateway.net.http1.settings import DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
@@ -166,7 +165,7 @@ def test_settings_reference_names_every_reason_for_which_a_token_is_refused() ->
 
 
 def test_access_reference_lists_every_route() -> None:
-    """As the modules of `gateway/api` write them, and the two of MCP."""
+    """As the modules of `gateway/api` write them, and the two of each view of MCP."""
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     table = page.partition("## Routes")[2].partition("\n- ")[0]
     modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
@@ -174,7 +173,7 @@ def test_access_reference_lists_every_route() -> None:
     routes = {found for module in modules for found in route.findall(module.read_text())}
     assert len(routes) > 15
     listed = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"`(?:GET |POST )?(/[^`?]+)", table)}
-    assert listed == routes | {mcp_endpoint.PATH, mcp_endpoint.METADATA_PATH}
+    assert listed == routes | {path for view in VIEWS for path in (view.path, view.metadata_path)}
 
 
 # ---- metrics --------------------------------------------------------------------------------------------------------
@@ -258,7 +257,7 @@ def test_configurations_of_mcp_clients_are_well_formed() -> None:
 def test_what_an_agent_sees_is_what_the_gateway_says() -> None:
     page = (ROOT / "docs" / "explanation" / "what-an-agent-sees.md").read_text()
     quoted = " ".join(re.findall(r"^> (.*)$", page, re.MULTILINE))
-    assert INSTRUCTIONS in quoted
+    assert NAMED.instructions in quoted
     (name,) = re.findall(r'"name": "(.*)"', page)
     (description,) = re.findall(r'"description": "(.*)"', page)
     target = parse_tool_name(name)

@@ -32,6 +32,14 @@ class Failed:
 Outcome = Succeeded | Failed
 
 
+@dataclass(frozen=True, slots=True)
+class LastFrame:
+    """The telemetry that a node sent last, for whoever listened."""
+
+    frame: Mapping[str, Any]
+    at_ms: int
+
+
 def free(_: str) -> Exceeded | None:
     """The price of what costs nothing."""
     return None
@@ -70,6 +78,9 @@ class Bus(Protocol):
         `hold` sets the price of the command with this id aside, or says that the budget does not reach for it.
         Cancelled, it takes the command back as far as the node still can.
         """
+
+    def last_frame(self, node_id: str) -> LastFrame | None:
+        """What is in memory of this session of the node, in this process. Asks nobody."""
 
     async def attach(self, node_id: str, tool: str, interval_ms: int, listener: Listener) -> Attachment | Failed:
         """Listen to a node's telemetry. The first listener starts the cadence, for one token of the tool's rate."""

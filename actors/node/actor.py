@@ -82,7 +82,7 @@ class NodeActor:
         self._calls = services.calls.of(proved.identity)
         self._state = NodeState()
         self._session = Session(self._mint, settings, now, proved.token_expires_at_ms, kept.manifests)
-        self._cadences = Cadences(node_id, settings, self._mint, self._send)
+        self.cadences = Cadences(node_id, settings, self._mint, self._send)
         self._limits = NodeLimits()
         self._appender: Appender[Intent, Batch] = Appender(
             services.store,
@@ -130,10 +130,10 @@ class NodeActor:
     async def _watch_time(self) -> None:
         while self._session.phase is not Phase.ENDED:
             self._deadlines_changed = trio.Event()
-            with trio.move_on_at(min(self._session.next_deadline_s(), self._cadences.next_deadline_s())):
+            with trio.move_on_at(min(self._session.next_deadline_s(), self.cadences.next_deadline_s())):
                 await self._deadlines_changed.wait()
             now = self._services.now()
-            self._cadences.tick(now)
+            self.cadences.tick(now)
             self._perform(self._session.tick(now), now)
 
     # ---- frames in, effects out -------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ class NodeActor:
         for effect in effects:
             match effect:
                 case session_rules.Relay(telemetry=telemetry):
-                    dropped = self._cadences.relay(telemetry.in_reply_to, telemetry.frame, now)
+                    dropped = self.cadences.relay(telemetry.in_reply_to, telemetry.frame, now)
                     if dropped is not None:
                         self._services.count(dropped)
                 case session_rules.SendFrame(frame=frame):
@@ -191,7 +191,7 @@ class NodeActor:
         self._connection.close(close)
         self._deadlines_changed.set()
         self._services.directory.went(self.identity, self.epoch, close, now.wall_ms)
-        self._cadences.end_all()
+        self.cadences.end_all()
 
     def _offer(self, intent: Intent, now: Moment, size_bytes: int) -> None:
         """What a node says: one frame too many for the log is a flood."""
@@ -200,8 +200,8 @@ class NodeActor:
 
     def _hand_ack(self, ack: CmdAck, now: Moment, size_bytes: int) -> None:
         msg_id = ack.in_reply_to or ""
-        if msg_id in self._cadences:
-            self._cadences.acked(msg_id, ack.ok)
+        if msg_id in self.cadences:
+            self.cadences.acked(msg_id, ack.ok)
             return
         command, arguments = self._state.open_commands.get(msg_id), self._calls.arguments_of(msg_id)
         self._offer(intents.TakeAck(report_of(ack, command, arguments, self.identity.node_id)), now, size_bytes)
@@ -338,14 +338,14 @@ class NodeActor:
         if isinstance(limits, Failed):
             return limits
         cap_id = self.tools[tool].target.cap_id
-        cadence = self._cadences.find(cap_id, interval_ms)
+        cadence = self.cadences.find(cap_id, interval_ms)
         if cadence is None:
-            if self._cadences.is_full:
+            if self.cadences.is_full:
                 return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
             over = limits.over_rate(now.mono_s)
             if over is not None:
                 return over.failed
-            cadence = self._cadences.start(tool, cap_id, interval_ms, now)
+            cadence = self.cadences.start(tool, cap_id, interval_ms, now)
             if cadence.stage is Stage.OVER:  # the session ended over sending it
                 return Failed(Code.NODE_OFFLINE)
             self._deadlines_changed.set()
@@ -353,7 +353,7 @@ class NodeActor:
         return cadence
 
     def detach(self, cadence: Cadence, listener: Listener) -> None:
-        self._cadences.leave(cadence, listener, self._services.now())
+        self.cadences.leave(cadence, listener, self._services.now())
 
     # ---- the appender's owner ---------------------------------------------------------------------------------------
 

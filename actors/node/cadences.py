@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any
 
-from actors.bus.bus import Listener
+from actors.bus.bus import LastFrame, Listener
 from actors.node.moment import Moment
 from actors.node.reports import Drop
 from actors.node.settings import NodeSettings
@@ -75,6 +75,7 @@ class Cadences:
         self._mint = mint
         self._send = send
         self._by_msg_id: dict[str, Cadence] = {}
+        self._last: tuple[Mapping[str, Any], Moment] | None = None
 
     def __len__(self) -> int:
         return len(self._by_msg_id)
@@ -113,7 +114,17 @@ class Cadences:
     def relay(self, msg_id: str | None, frame: Mapping[str, Any], now: Moment) -> Drop | None:
         """Pass a frame on to its listeners; or why not."""
         cadence = self._by_msg_id.get(msg_id or "")
-        return Drop.TELEMETRY_UNASKED if cadence is None else cadence.relay(frame, now.mono_s)
+        if cadence is None:
+            return Drop.TELEMETRY_UNASKED
+        dropped = cadence.relay(frame, now.mono_s)
+        if dropped is None:
+            self._last = frame, now
+        return dropped
+
+    @property
+    def last_frame(self) -> LastFrame | None:
+        """The last one passed on, whoever listens now."""
+        return None if self._last is None else LastFrame(self._last[0], self._last[1].wall_ms)
 
     def next_deadline_s(self) -> float:
         asked = (cadence for cadence in self._by_msg_id.values() if cadence.stage is Stage.ASKED)
@@ -130,6 +141,7 @@ class Cadences:
         for cadence in self._by_msg_id.values():
             cadence.stage = Stage.OVER
         self._remove_what_is_over()
+        self._last = None
         self._send = _to_nobody  # whoever sent holds us: without that, an ended session is freed at once
 
     def _remove_what_is_over(self) -> list[Cadence]:

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 import trio
 
-from actors.bus.bus import Attachment, Failed, Listener, Outcome, free
+from actors.bus.bus import Attachment, Failed, LastFrame, Listener, Outcome, free
 from actors.ledger.ledger import Agent
 from actors.ledger.rules import Exceeded
 from actors.log.store import Appended, UnreadableError
@@ -111,6 +111,10 @@ class Fleet:
         if actor is None:
             return Failed(Code.NODE_OFFLINE)
         return await actor.call(tool, arguments, sub=sub, tenant=tenant, deadline_at_ms=deadline_at_ms, hold=hold)
+
+    def last_frame(self, node_id: str) -> LastFrame | None:
+        actor = self.nodes.find(node_id)
+        return None if actor is None else actor.cadences.last_frame
 
     async def attach(self, node_id: str, tool: str, interval_ms: int, listener: Listener) -> Attachment | Failed:
         actor = self.nodes.find(node_id)

@@ -82,7 +82,7 @@ async def publish(node: NodeActor, fifo: str) -> None:
     async for data in trio.lowlevel.FdStream(open_fifo(fifo)):
         for stamp in stamps(data):
             # The bench stands where the node's reader does.
-            for cadence in list(node._cadences._by_msg_id.values()):  # noqa: SLF001
+            for cadence in list(node.cadences._by_msg_id.values()):  # noqa: SLF001
                 for listener in list(cadence.listeners):
                     listener.on_frame(frame(stamp, node.identity.node_id))
 

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     RATE = "rate"
     PERSONAL_DATA = "personal_data"
     NAME = "name"
+    NODE = "node"
     ACCEPT = "accept"
     ARGUMENTS = "arguments"
     MANIFEST = "manifest"

@@ -4,9 +4,10 @@ Ordered by node, then by name, so that a page costs what it shows and a fleet's 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from actors.bus.directory import Directory
 from gateway.calls.paging import LOOKS_MAX, page_behind
@@ -20,6 +21,22 @@ PAGE_TOOLS_MAX = 1000  # asked for more: this many
 
 _Place = tuple[str, str]  # a node, and a name of one of its tools
 _LAST = "\x7f"  # behind every name
+
+
+@dataclass(frozen=True, slots=True)
+class TitledTool:
+    """A device's tool, with what an operator calls the device."""
+
+    tool: Tool
+    node_name: str
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def listed(self) -> Mapping[str, Any]:
+        return {"name": self.name, "title": f"{self.node_name}: {self.tool.title}", **self.tool.listed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +67,9 @@ async def list_tools(
 
 def _look(
     directory: Directory, principal: Principal, wall_ms: int, allows: Callable[[str], bool], behind: _Place, room: int
-) -> tuple[list[Tool], _Place | None]:
+) -> tuple[list[ListedTool], _Place | None]:
     nodes = directory.live_ids(principal.tenant)
-    found: list[Tool] = []
+    found: list[ListedTool] = []
     looks = 0
     for index in range(bisect_left(nodes, behind[0]), len(nodes)):
         node_id = nodes[index]
@@ -60,12 +77,13 @@ def _look(
         looks += 1
         if record is not None and not record.is_expired(wall_ms):
             tools = record.tools
+            node_name = record.labels.name
             first = bisect_right(tools, behind[1], key=lambda tool: tool.name) if node_id == behind[0] else 0
             for at in range(first, len(tools)):
                 tool = tools[at]
                 looks += 1
                 if authorize(principal, tool, record.tenant, wall_ms) is None and allows(tool.name):
-                    found.append(tool)
+                    found.append(tool if node_name is None else TitledTool(tool, node_name))
                 if len(found) == room or looks >= LOOKS_MAX:
                     return found, (node_id, tool.name)
         if looks >= LOOKS_MAX:

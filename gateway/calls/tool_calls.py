@@ -1,7 +1,7 @@
 """One tool call, whichever door it came through: admission, then the node or the upstream, then the audit.
 
-`call_tool` knows nothing of HTTP or MCP: it takes a verified principal and answers with a value. Every call is audited
-once it is over.
+A device's tool by its own name goes the short way; what any other name means is `names.py`'s. `call_tool` knows nothing
+of HTTP or MCP: it takes a verified principal and answers with a value. Every call is audited once it is over.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,8 @@ from gateway.calls.answers import Answered as Answered
 from gateway.calls.answers import No, is_rated
 from gateway.calls.answers import Refused as Refused
 from gateway.calls.audit import OVER_HTTP, Audit, CallRecord, Origin, Via
+from gateway.calls.fleet_looks import FleetLooks
+from gateway.calls.names import Names, Nothing, OfDevice, OfFleet, OfUpstream
 from gateway.calls.upstream_tools import UpstreamTools
 from gateway.governance.denials import Denial
 from gateway.governance.governor import Governor
@@ -48,6 +50,8 @@ class ToolCalls:
         self.admission = Admission(directory, now, governor, still_good)
         self.audit = audit or Audit(now)
         self._upstreams = upstreams
+        self._names = Names(directory, upstreams, self.allows)
+        self._looks = FleetLooks(directory, bus, self.admission, self.allows)
         self._bus = bus
         self._new_id = new_id
         self._now = now
@@ -55,6 +59,10 @@ class ToolCalls:
     def allows(self, principal: Principal) -> Callable[[str], bool]:
         """Which tools the policy gives this agent; whether scope and tenant do is asked elsewhere."""
         return (lambda _: True) if self.governor is None else self.governor.allows(principal)
+
+    def could_allow(self, principal: Principal) -> Callable[[str, str], bool]:
+        """Of which kinds and verbs the policy gives this agent a tool on some node."""
+        return (lambda *_: True) if self.governor is None else self.governor.could_allow(principal)
 
     async def call_tool(
         self, principal: Principal, name: str, arguments: Any, *, origin: Origin = OVER_HTTP
@@ -66,17 +74,31 @@ class ToolCalls:
             if isinstance(target, ToolName):  # no upstream has a name that begins like a device's tools
                 record.tool, record.target = name, target
                 answer = await self._call_device(record, target, arguments)
-            elif self._upstreams is not None and self._upstreams.has(name):
-                record.tool, record.correlation_id = self._upstreams.known_name(name), self._new_id()
-                answer = await self._upstreams.call(self.admission, record, name, arguments, record.correlation_id)
             else:
-                answer = No(target).told(self._new_id())
+                answer = await self._call_by(record, name, arguments)
             record.end(answer)
             if origin.door is Via.HTTP and self.governor is not None:  # MCP has no place to tell of rates
                 answer = self._with_rates(record, answer)
         finally:  # a caller that hangs up, or a crash, must not leave a call without its line
             self.audit.call(record)
         return answer
+
+    async def _call_by(self, record: CallRecord, name: str, arguments: Any) -> Answered | Refused:
+        """By a name that is not a device's own."""
+        match self._names.meaning(record.principal, name, arguments):
+            case OfDevice(target=target, arguments=taken):
+                record.tool, record.target = str(target), target
+                return await self._call_device(record, target, taken)
+            case OfUpstream(name=own):
+                assert self._upstreams is not None
+                record.tool, record.correlation_id = self._upstreams.known_name(own), self._new_id()
+                return await self._upstreams.call(self.admission, record, own, arguments, record.correlation_id)
+            case OfFleet(tool=tool):
+                record.tool, record.correlation_id = tool.name, self._new_id()
+                return await self._looks.call(record, tool, arguments, record.correlation_id)
+            case Nothing(no=no, tool=known):
+                record.tool = known
+                return no.told(self._new_id())
 
     def rates_left(self, record: CallRecord) -> tuple[RateLeft, ...]:
         """Of the agent's rates that concern the tool of this call, which exists."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from gateway.calls.admission import Admission
 from gateway.calls.answers import Answered, Refused
 from gateway.calls.audit import CallRecord
+from gateway.calls.flat_names import FlatNames
 from gateway.identity.tokens import Principal
 
 
@@ -34,6 +35,15 @@ class UpstreamTools(Protocol):
 
     def tools(self, principal: Principal, wall_ms: int, after: str | None) -> Iterator[ListedTool]:
         """What scope and tenant give this principal, behind the tool named `after`. Use it before the next await."""
+
+    def flat_names(self, tenant: str) -> FlatNames:
+        """The names that every client takes, of all tools that this tenant's upstreams have now.
+
+        The same object for as long as these are the same.
+        """
+
+    def meant_by(self, tenant: str, text: str) -> str | None:
+        """The tool whose flat name this is. While an upstream is away, whatever begins with its name is its tool."""
 
     async def call(
         self, admission: Admission, record: CallRecord, name: str, arguments: Any, correlation_id: str

@@ -75,6 +75,11 @@ class Governor:
         node_id = node_of(tool)
         return UNLABELLED if node_id is None else self._nodes.labels_of(node_id)
 
+    def could_allow(self, principal: Principal) -> Callable[[str, str], bool]:
+        """Of which kinds and verbs the policy gives this agent a tool on some node."""
+        rules = self._policy().rules_for(principal.sub)
+        return rules.could_allow if rules is not None else lambda *_: False
+
     def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
         """The rules for this agent, if they give it the tool."""
         policy = self._policy()

@@ -70,6 +70,11 @@ def may_use(principal: Principal, safety_class: str, is_of_tenant: bool, now_ms:
     return _judged(principal, needed_scope(safety_class, "invoke"), is_of_tenant, now_ms)
 
 
+def may_look(principal: Principal, now_ms: int) -> Denied | None:
+    """For what tells of tools and nodes and uses none: any scope that opens a tool will do."""
+    return None if scopes_of(principal, now_ms) & TOOL_SCOPES else _DENIED_WITHOUT[Scope.READ_ONLY]
+
+
 def _judged(principal: Principal, scope: Scope | None, is_of_tenant: bool, now_ms: int) -> Denied | None:
     if scope is None:
         return _DENIED_TO_ALL

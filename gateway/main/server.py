@@ -44,6 +44,7 @@ from gateway.mcp.binding import Binding
 from gateway.mcp.endpoint import McpEndpoint
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import Sessions
+from gateway.mcp.views import VIEWS, View
 from gateway.mcp.watch import Watches
 from gateway.net.exchange import BODY_BYTES_MAX
 from gateway.net.http1.door import Door
@@ -73,7 +74,8 @@ class Running:
     lives: NodeLives
     devices: DeviceSide
     supervisor: Supervisor
-    mcp: McpEndpoint
+    mcp: McpEndpoint  # of the first view
+    other_views: tuple[McpEndpoint, ...]
     http: str  # HOST:PORT
     device_address: str
     http_scheme: str
@@ -157,9 +159,14 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             streams = Streams(supervisor, bus, settings.stream)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, calls)
-            methods = Methods(directory, calls, now, settings.mcp, upstream_calls)
-            binding = make_binding(methods, watches, sessions, supervisor)
-            mcp = McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, settings.http.public_url)
+
+            def endpoint(view: View) -> McpEndpoint:
+                methods = Methods(directory, calls, now, settings.mcp, upstream_calls, view)
+                binding = make_binding(methods, watches, sessions, supervisor)
+                public_url = settings.http.public_url
+                return McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, public_url)
+
+            mcp, *other_views = map(endpoint, VIEWS)
             page = MetricsPage(
                 calls=audit.counts,
                 streams=streams,
@@ -188,6 +195,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,
                 mcp.feature,
+                *(view.feature for view in other_views),
                 api_feature(
                     folder.verifier,
                     now_here,
@@ -227,6 +235,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 devices,
                 supervisor,
                 mcp,
+                tuple(other_views),
                 f"{http.host}:{http_port}",
                 f"{nodes.host}:{device_port}",
                 "http" if http_tls is None else "https",

@@ -35,6 +35,7 @@ from gateway.identity.tokens import Principal
 from gateway.mcp.errors import INVALID_PARAMS, RpcError, too_many_listeners
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import McpSession, Sessions
+from gateway.mcp.views import View
 from gateway.mcp.watch import Changed, News, Watch, Watches
 
 # The SDK logs what clients send it, as text: none of that goes into our log.
@@ -45,12 +46,6 @@ _silent.setLevel(logging.CRITICAL)
 
 PRINCIPAL = "heliograph.principal"  # in the ASGI scope, set by the endpoint
 LISTS = frozenset(Changed)
-INSTRUCTIONS = (
-    "Each tool is a capability of one live device: KIND.NODE.CAPABILITY.VERB. Tools come and go with their devices. "
-    "Tools named SERVER.TOOL, listed behind those of devices, are of other servers and described in their words. "
-    "A result with isError carries an error envelope whose suggested_fix says what to do next. "
-    "The latest metrics of a node are also the resource metrics://NODE, which can be subscribed to."
-)
 
 _PARAMS: dict[str, type[types.RequestParams]] = {
     "tools/list": types.PaginatedRequestParams,
@@ -87,12 +82,16 @@ class Binding:
         self._sessions = sessions
         self._supervisor = supervisor
 
+    @property
+    def view(self) -> View:
+        return self._methods.view
+
     def make_server(self) -> Server[Any]:
         server = _Server(
             "heliograph",
             version=version("heliograph"),
             title="Heliograph",
-            instructions=INSTRUCTIONS,
+            instructions=self.view.instructions,
             cache_hints={
                 "server/discover": CacheHint(ttl_ms=60_000, scope="public"),
                 "tools/list": CacheHint(ttl_ms=1000, scope="private"),
@@ -152,11 +151,12 @@ class Binding:
 
     def _session(self, ctx: Context) -> McpSession | None:
         session_id = ctx.request.headers.get("mcp-session-id") if ctx.request is not None else None
-        return self._sessions.find(session_id, _principal(ctx))
+        return self._sessions.find(session_id, _principal(ctx), self.view.path)
 
     def _start_watch(self, session: McpSession, channel: ServerSession) -> Watch | None:
         """A task that tells the session's client what its watch has seen, for as long as the watch is open."""
-        watch = self._watches.open(session.principal, LISTS)
+        version = self._methods.tools_version(session.principal)
+        watch = self._watches.open(session.principal, LISTS, version)
         if watch is None:
             return None
         try:
@@ -186,7 +186,8 @@ class Binding:
         asked = params.notifications
         lists = {Changed.TOOLS} if asked.tools_list_changed else set()
         lists |= {Changed.RESOURCES} if asked.resources_list_changed else set()
-        watch = self._watches.open(_principal(ctx), frozenset(lists))
+        principal = _principal(ctx)
+        watch = self._watches.open(principal, frozenset(lists), self._methods.tools_version(principal))
         if watch is None:
             with _translated():
                 raise too_many_listeners()

@@ -1,4 +1,4 @@
-"""`/mcp` as ASGI: who is asking, then the SDK's Streamable HTTP transport; and the lives of sessions.
+"""A view of `/mcp` as ASGI: who is asking, then the SDK's Streamable HTTP transport; and the lives of sessions.
 
 A request runs no longer than its token is good: one that has not begun to answer by then is told 401, a stream ends. A
 session belongs to the token that opened it, and ends by DELETE, by idleness, or with its token. Clients of the modern
@@ -35,8 +35,6 @@ from gateway.net.exchange import BODY_BYTES_MAX, AsgiScope, Exchange, Receive, S
 from gateway.net.router import ANY
 from schemas.errors import Code
 
-PATH = "/mcp"
-METADATA_PATH = "/.well-known/oauth-protected-resource/mcp"
 SESSION_ID = b"mcp-session-id"
 VERSION = b"mcp-protocol-version"
 METHOD = b"mcp-method"  # the SDK refuses a request whose body says otherwise
@@ -55,6 +53,7 @@ class McpEndpoint:
         public_url: str | None = None,
     ) -> None:
         self._binding = binding
+        self.view = binding.view
         self.sessions = sessions
         self.watches = watches
         self._settings = settings
@@ -74,7 +73,7 @@ class McpEndpoint:
 
     @property
     def feature(self) -> Feature:
-        routes = {PATH: (ANY, self.handle), METADATA_PATH: ("GET", self.metadata)}
+        routes = {self.view.path: (ANY, self.handle), self.view.metadata_path: ("GET", self.metadata)}
         return Feature(routes, self.start, self.revoke)
 
     # ---- its life ---------------------------------------------------------------------------------------------------
@@ -100,14 +99,14 @@ class McpEndpoint:
                     with trio.move_on_after(self._settings.sweep_s):
                         await self._news.wait()
                     self._news = trio.Event()
-                    for session in self.sessions.due(trio.current_time()):
+                    for session in self.sessions.due(trio.current_time(), self.view.path):
                         await self._end(session)
-                for session in self.sessions:
+                for session in self.sessions.of(self.view.path):
                     await self._end(session)
                 await self._in_flight.wait_idle()
         finally:
             self._manager = None
-            for session in self.sessions:
+            for session in self.sessions.of(self.view.path):
                 self.sessions.end(session)
 
     def _ask_stop(self) -> None:
@@ -130,7 +129,7 @@ class McpEndpoint:
         scope = {
             "type": "http",
             "method": "DELETE",
-            "path": PATH,
+            "path": self.view.path,
             "query_string": b"",
             "headers": [(SESSION_ID, session.id.encode()), (b"host", b"localhost")],
             "user": _user(session.principal.sub, session.principal.jti),
@@ -182,7 +181,7 @@ class McpEndpoint:
         send: Send,
     ) -> None:
         assert self._manager is not None
-        session = self.sessions.find(exchange.header(SESSION_ID), principal)
+        session = self.sessions.find(exchange.header(SESSION_ID), principal, self.view.path)
         status: int | None = None
         cut_off = finished = False
 
@@ -195,7 +194,8 @@ class McpEndpoint:
                     self._requests.pop(patience, None)
                     patience.deadline = math.inf
                 if opens_session and SESSION_ID in headers and message["status"] < 400:
-                    session = self.sessions.begin(headers[SESSION_ID].decode(), principal, expires_s, arrived.mono_s)
+                    session_id = headers[SESSION_ID].decode()
+                    session = self.sessions.begin(session_id, principal, expires_s, arrived.mono_s, self.view.path)
                     session.requests += 1
             cut_off = True
             await send(message)
@@ -248,7 +248,7 @@ class McpEndpoint:
 
     def _challenge(self, exchange: Exchange, refusal: NotAdmitted) -> str:
         """RFC 9728: where to learn how to come back."""
-        metadata = f'resource_metadata="{self._base_url(exchange)}{METADATA_PATH}"'
+        metadata = f'resource_metadata="{self._base_url(exchange)}{self.view.metadata_path}"'
         if refusal.scope is None:
             return f'Bearer {metadata}, scope="{Scope.READ_ONLY}"'
         return f'Bearer error="insufficient_scope", scope="{refusal.scope}", {metadata}'
@@ -257,7 +257,7 @@ class McpEndpoint:
         """RFC 9728: what this resource is and which scopes it knows."""
         await exchange.json(
             {
-                "resource": self._base_url(exchange) + PATH,
+                "resource": self._base_url(exchange) + self.view.path,
                 "resource_name": "Heliograph",
                 "scopes_supported": sorted(TOOL_SCOPES),
                 "bearer_methods_supported": ["header"],

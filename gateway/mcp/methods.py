@@ -11,17 +11,19 @@ import msgspec
 
 from actors.bus.directory import Directory
 from actors.node.moment import Moment
+from gateway.calls.answers import Reason
 from gateway.calls.audit import Origin, Via
-from gateway.calls.catalogue import list_all_tools
+from gateway.calls.flat_names import target_of
 from gateway.calls.tool_calls import Answered, Refused, ToolCalls
 from gateway.calls.upstream_tools import UpstreamTools
 from gateway.identity.tokens import Principal
 from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resource_not_found, tool_not_found
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
+from gateway.mcp.views import NAMED, Sources, View
 from gateway.observe.tracing import parse_traceparent
 from schemas.errors import Code, ErrorEnvelope, envelope
-from schemas.projection import ToolName, parse_tool_name
+from schemas.projection import ToolName
 
 Params: TypeAlias = Mapping[str, Any]
 Result: TypeAlias = dict[str, Any]
@@ -40,7 +42,10 @@ class Methods:
         now: Callable[[], Moment],
         settings: McpSettings | None = None,
         upstreams: UpstreamTools | None = None,
+        view: View = NAMED,
     ) -> None:
+        self.view = view
+        self._sources = Sources(directory, calls, upstreams)
         self._upstreams = upstreams
         self._directory = directory
         self._calls = calls
@@ -61,12 +66,18 @@ class Methods:
     # ---- tools ------------------------------------------------------------------------------------------------------
 
     async def _list_tools(self, principal: Principal, params: Params) -> Result:
-        limit = self._settings.page_items_max
-        cursor, wall_ms, allows = params.get("cursor"), self._now().wall_ms, self._calls.allows(principal)
-        page = await list_all_tools(self._directory, self._upstreams, principal, wall_ms, cursor, limit, allows)
+        limit, cursor, wall_ms = self._settings.page_items_max, params.get("cursor"), self._now().wall_ms
+        page = await self.view.list_tools(self._sources, principal, wall_ms, cursor, limit)
         if page is None:
             raise bad_cursor()
-        return _page("tools", [tool.listed for tool in page.tools], page.next_cursor)
+        return _page("tools", *page)
+
+    def tools_version(self, principal: Principal) -> Callable[[], object] | None:
+        """Where the tools of this view do not change with the nodes: another object when they are others."""
+        upstreams, tenant = self._upstreams, principal.tenant
+        if self.view.changes_with_nodes:
+            return None
+        return (lambda: None) if upstreams is None else (lambda: upstreams.flat_names(tenant))
 
     async def _call_tool(self, principal: Principal, params: Params) -> Result:
         name, origin = params["name"], origin_of(params)
@@ -75,12 +86,12 @@ class Methods:
             if answer.as_mcp is not None:
                 return {**answer.as_mcp, "_meta": {CORRELATION_ID: answer.correlation_id}}
             return _tool_result(answer.result, answer.correlation_id)
-        if answer.code in _NO_SUCH_TOOL:
+        if answer.code in _NO_SUCH_TOOL and answer.reason is Reason.NAME:
             raise tool_not_found(correlation_id=answer.correlation_id)
         _raise_if_denied(answer)
         fix = answer.suggested_fix
         if answer.code is Code.BAD_REQUEST:
-            fix = _how_to_subscribe(parse_tool_name(name)) or fix
+            fix = _how_to_subscribe(target_of(name)) or fix
         return _tool_failure(_envelope(answer, fix), answer.correlation_id)
 
     # ---- resources --------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Sessions of clients of the handshake era: whose they are, and when they are over. Pure: `now_s` is passed in.
 
-The SDK keeps a session's protocol state; this table knows its credential, its watch and its idleness. Ending one in the
-SDK is the endpoint's.
+The SDK keeps a session's protocol state; this table knows its credential, its view, its watch and its idleness. Its
+limits hold over all views together. Ending one in the SDK is the endpoint's.
 """
 
 from collections import Counter
@@ -12,6 +12,8 @@ from gateway.identity.tokens import Principal
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.watch import Watch
 
+MAIN = "/mcp"
+
 
 @dataclass(eq=False, slots=True)
 class McpSession:
@@ -19,6 +21,7 @@ class McpSession:
     principal: Principal
     expires_s: float  # with its token
     idle_since_s: float
+    view: str  # the path that opened it; elsewhere its id is unknown
     requests: int = 0  # under way
     watch: Watch | None = None
     revoked: bool = False
@@ -34,13 +37,14 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[McpSession]:
-        return iter(list(self._by_id.values()))
+    def of(self, view: str) -> Iterator[McpSession]:
+        return (session for session in list(self._by_id.values()) if session.view == view)
 
-    def find(self, session_id: str | None, principal: Principal) -> McpSession | None:
-        """The session of this id, if it was opened with this very credential."""
+    def find(self, session_id: str | None, principal: Principal, view: str = MAIN) -> McpSession | None:
+        """The session of this id, if it was opened on this view with this very credential."""
         session = self._by_id.get(session_id or "")
-        return session if session is not None and session.principal.jti == principal.jti else None
+        is_it = session is not None and session.principal.jti == principal.jti and session.view == view
+        return session if is_it else None
 
     def admit(self, principal: Principal) -> bool:
         """Take a place for a session that is about to open, if there is one. Follow it by `begin`, or by `give_up`."""
@@ -62,8 +66,10 @@ class Sessions:
         if not self._per_agent[agent]:
             del self._per_agent[agent]
 
-    def begin(self, session_id: str, principal: Principal, expires_s: float, now_s: float) -> McpSession:
-        session = McpSession(session_id, principal, expires_s, now_s)
+    def begin(
+        self, session_id: str, principal: Principal, expires_s: float, now_s: float, view: str = MAIN
+    ) -> McpSession:
+        session = McpSession(session_id, principal, expires_s, now_s, view)
         self._by_id[session_id] = session
         return session
 
@@ -80,12 +86,12 @@ class Sessions:
             if session.principal.jti == token_id:
                 session.revoked = True
 
-    def due(self, now_s: float) -> list[McpSession]:
-        """Those that are over: idle for too long, or with a token that has expired or been revoked."""
+    def due(self, now_s: float, view: str = MAIN) -> list[McpSession]:
+        """Those of a view that are over: idle for too long, or with a token that has expired or been revoked."""
         idle_s_max = self._settings.session_idle_s_max
         return [
             session
-            for session in self._by_id.values()
+            for session in self.of(view)
             if session.revoked
             or now_s >= session.expires_s
             or (session.requests == 0 and now_s >= session.idle_since_s + idle_s_max)

@@ -77,13 +77,18 @@ class Watches:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, principal: Principal, lists: frozenset[Changed]) -> "Watch | None":
-        """A watch of these lists, to be closed by the caller; None when there are too many."""
+    def open(
+        self, principal: Principal, lists: frozenset[Changed], tools_version: Callable[[], object] | None = None
+    ) -> "Watch | None":
+        """A watch of these lists, to be closed by the caller; None when there are too many.
+
+        `tools_version` is for a list of tools that does not change with the nodes: another object when it has changed.
+        """
         agent = principal.tenant, principal.sub
         of_agent, settings = self._per_agent[agent], self._settings
         if len(self._open) >= settings.listens_max or of_agent >= settings.listens_per_agent_max:
             return None
-        watch = Watch(self._directory, self._bus, principal, self._settings, lists)
+        watch = Watch(self._directory, self._bus, principal, self._settings, lists, tools_version)
         self._open[watch] = None
         self._per_agent[agent] += 1
         watch.on_close(lambda: self._forget(watch))
@@ -159,12 +164,15 @@ class Watch:
         principal: Principal,
         settings: McpSettings,
         lists: frozenset[Changed],
+        tools_version: Callable[[], object] | None = None,
     ) -> None:
         self._directory = directory
         self._bus = bus
         self.principal = principal
         self._settings = settings
         self._lists = lists
+        self._tools_version = tools_version
+        self._tools_seen = None if tools_version is None else tools_version()
         self._feeds: dict[str, _Feed] = {}
         self._news: dict[News, None] = {}
         self._has_news = trio.Event()
@@ -253,8 +261,15 @@ class Watch:
 
     def _on_change(self) -> None:
         for what in self._lists:
-            self.tell(what)
+            if what is not Changed.TOOLS or self._are_tools_others():
+                self.tell(what)
         self._has_news.set()
+
+    def _are_tools_others(self) -> bool:
+        if self._tools_version is None:
+            return True
+        seen, self._tools_seen = self._tools_seen, self._tools_version()
+        return seen is not self._tools_seen
 
 
 def _said(refused: Refused, uri: str) -> RpcError:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from actors.stream.actor import StreamActor
 from actors.supervision.errors import SupervisorStoppingError
 from gateway.calls.audit import Origin
+from gateway.calls.flat_names import target_of
 from gateway.calls.tool_calls import Refused
 from gateway.governance.spend.rate_headers import rate_headers
 from gateway.identity.tokens import Principal
@@ -20,7 +21,7 @@ from gateway.net.pump import Pump
 from gateway.streams.stream_send import StreamSend
 from gateway.streams.stream_socket import StreamSocket
 from gateway.streams.subscriptions import Opening, Subscriptions
-from schemas.projection import ToolName, parse_tool_name
+from schemas.projection import ToolName
 
 HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -98,5 +99,5 @@ def _of(opening: Opening) -> Iterable[tuple[bytes, bytes]]:
 
 
 def _is_subscribe(name: str) -> bool:
-    target = parse_tool_name(name)
+    target = target_of(name)
     return isinstance(target, ToolName) and target.verb == "subscribe"

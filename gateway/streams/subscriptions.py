@@ -18,11 +18,12 @@ from actors.stream.streams import Streams
 from gateway.calls.admission import Admitted, DeviceTarget
 from gateway.calls.answers import TOKEN_ENDED, No, Refused, is_rated
 from gateway.calls.audit import OVER_HTTP, CallRecord, Decision, Origin
+from gateway.calls.flat_names import target_of
 from gateway.calls.tool_calls import ToolCalls
 from gateway.governance.spend.rates import RateLeft
 from gateway.identity.tokens import Principal
 from schemas.errors import Code
-from schemas.projection import ToolName, parse_tool_name
+from schemas.projection import ToolName
 from schemas.registry import REGISTRY
 
 
@@ -58,7 +59,7 @@ class Subscriptions:
         """`head` and `take` are called only when nothing stands in the way. A stream is charged once, as it opens."""
         record = CallRecord(principal, origin, self._now())
         correlation_id = record.correlation_id = self._new_id()
-        target = parse_tool_name(name)
+        target = target_of(name)
         if isinstance(target, ToolName):
             record.tool, record.target = str(target), target
         try:

@@ -20,6 +20,7 @@ from mcp_types import INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from gateway.mcp.binding import PRINCIPAL, Binding
+from gateway.mcp.watch import Changed
 from tests.conformance import fixtures, input_required
 from tests.conformance.fixtures import embedded, image, text
 
@@ -90,6 +91,10 @@ class Profile(Binding):
     async def _trigger_tool_change(self, _: Context, __: dict[str, Any]) -> Result:
         await trio.lowlevel.checkpoint()
         self._change_tools()
+        if not self.view.changes_with_nodes:  # then only upstreams change the list, and there are none here
+            for watch in list(self._watches._open):  # noqa: SLF001
+                if Changed.TOOLS in watch._lists:  # noqa: SLF001
+                    watch.tell(Changed.TOOLS)
         return {"content": [text("The list of tools has changed.")]}
 
     async def _subscribe_fixture(self, ctx: Context) -> Result | None:

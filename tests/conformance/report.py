@@ -57,17 +57,19 @@ class Report:
     def of_version(self, version: str) -> list[str]:
         return [name for name, versions in self._scenarios.items() if version in versions]
 
-    def add(self, version: str, outcomes: Mapping[str, Outcome]) -> None:
-        """What became of all scenarios of this version."""
+    def add(self, version: str, outcomes: Mapping[str, Outcome], view: str) -> None:
+        """What became of all scenarios of this version on one view; it passes if it passes on all of them."""
         for name in self.of_version(version):
             outcome = outcomes.get(name, Outcome(0, ("it did not run",)))
             applies = name not in NOT_APPLICABLE
-            self._words[name, version] = "FAIL" if applies != outcome.is_clean else "pass" if applies else "n/a"
+            word = "FAIL" if applies != outcome.is_clean else "pass" if applies else "n/a"
+            if self._words.get((name, version)) != "FAIL":
+                self._words[name, version] = word
             if applies and not outcome.is_clean:
                 why = outcome.complaints or ("none of its checks passed",)
-                self.problems.append("\n     ".join([f"{name} ({version})", *why]))
+                self.problems.append("\n     ".join([f"{name} ({version}, {view})", *why]))
             elif outcome.is_clean and not applies:
-                self.problems.append(f"{name} ({version}) passes, though it is said not to apply")
+                self.problems.append(f"{name} ({version}, {view}) passes, though it is said not to apply")
 
     def table(self) -> str:
         width = max(map(len, self._scenarios))
@@ -116,10 +118,10 @@ def _wrapped(text: str, indent: str = "") -> str:
 
 _WHAT = (
     "What the official suite, `{package}` {version}, finds. `make conformance` runs it against a whole gateway over "
-    "HTTP, with a token, one live node, and fixtures from `tests/conformance` next to the node's own tools and "
-    "resources. It brings its own Node from npm (Linux on x64; elsewhere it takes the one on the PATH), and fails when "
-    "it finds something else than this page says; `.venv/bin/python -m tests.conformance.run --write-docs` writes the "
-    "page anew."
+    "HTTP, on each of its [views](views.md), with a token, one live node, and fixtures from `tests/conformance` next "
+    "to the node's own tools and resources. A scenario passes here if it passes on all of them. It brings its own Node "
+    "from npm (Linux on x64; elsewhere it takes the one on the PATH), and fails when it finds something else than this "
+    "page says; `.venv/bin/python -m tests.conformance.run --write-docs` writes the page anew."
 )
 _PAGE = """\
 # MCP conformance

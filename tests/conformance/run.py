@@ -1,4 +1,5 @@
-"""`make conformance`: the official MCP suite, both eras, against a whole gateway with the conformance profile.
+"""`make conformance`: the official MCP suite, both eras, against every view of a whole gateway with the conformance
+profile.
 
 A gateway on a free port of this machine, in a folder that goes at the end, with one live node (so that lists have real
 things next to the fixtures) and a token for the suite. Exits with 1 when a scenario that applies does not pass, when
@@ -34,6 +35,7 @@ from actors.device.websocket import WebSocketDialer
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.server import Running, running
 from gateway.main.settings import load
+from gateway.mcp.views import NAMED, VIEWS
 from gateway.observe.log_output import LogSettings, log_to
 from tests.conformance.profile import Profile
 from tests.conformance.report import EXTENSION, PAGE, VERSIONS, Report
@@ -79,29 +81,31 @@ async def _run(command: list[str]) -> Report:
             token = gateway.folder.mint(
                 TokenClass.AGENT_RUNTIME, sub, TENANT, scopes, TOKEN_LIFE_S, str(ULID()), _wall_ms()
             )
-            return await _check(Suite(command, f"http://{gateway.http}/mcp", token), folder / "results")
+            suites = {view.path: Suite(command, f"http://{gateway.http}{view.path}", token) for view in VIEWS}
+            report = Report(await suites[NAMED.path].scenarios())
+            for view, suite in suites.items():  # one after another: what one of them changes, all views tell
+                await _check(report, view, suite, folder / view[1:].replace("/", "-"))
+            return report
 
 
-async def _check(suite: Suite, folder: Path) -> Report:
-    report = Report(await suite.scenarios())
+async def _check(report: Report, view: str, suite: Suite, folder: Path) -> None:
     for version in VERSIONS:
         names = report.of_version(version)
         done: list[str] = []
 
         def progress(name: str, version: str = version, total: int = len(names), done: list[str] = done) -> None:
             done.append(name)
-            _show(f"{version}: {len(done)}/{total} {name}")
+            _show(f"{view} {version}: {len(done)}/{total} {name}")
 
-        report.add(version, await suite.check_version(version, folder / version, progress))
-        _show(f"{version}: {len(done)} scenarios", end="\n")
+        report.add(version, await suite.check_version(version, folder / version, progress), view)
+        _show(f"{view} {version}: {len(done)} scenarios", end="\n")
     outcomes: dict[str, Outcome] = {}
     extensions = report.of_version(EXTENSION)
     for number, name in enumerate(extensions, 1):
-        _show(f"extensions: {number}/{len(extensions)} {name}")
+        _show(f"{view} extensions: {number}/{len(extensions)} {name}")
         outcomes |= await suite.check_scenario(name, folder / EXTENSION / name)
-    report.add(EXTENSION, outcomes)
-    _show(f"extensions: {len(extensions)} scenarios", end="\n")
-    return report
+    report.add(EXTENSION, outcomes, view)
+    _show(f"{view} extensions: {len(extensions)} scenarios", end="\n")
 
 
 def _note_error(errors: list[str], _: object, level: str, said: EventDict) -> EventDict:

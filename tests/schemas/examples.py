@@ -148,12 +148,52 @@ RENEWAL: dict[str, Any] = {
     "nonce": "2c" * 16,
     "signature": "3d" * 64,
 }
+FOUND_NODE: dict[str, Any] = {
+    "node_id": NODE_ID,
+    "name": "pump-7",
+    "tags": {"site": "lab"},
+    "state": "live",
+    "last_seen": "2026-11-17T12:00:00.000Z",
+}
+LOOKED_AT: dict[str, Any] = {
+    "since": "2026-11-17T11:00:00.000Z",
+    "left": None,
+    "manifest_expires_at": "2026-11-18T11:00:00.000Z",
+    "capabilities": [
+        {
+            "cap_id": "echo",
+            "kind": "system.echo",
+            "verbs": ["invoke"],
+            "safety_class": "read_only",
+            "limits": ECHO_CAPABILITY["constraints"],
+            "tools": [f"sysecho.{NODE_ID}.echo.invoke"],
+        }
+    ],
+    "sample": None,
+}
 EXAMPLES: dict[str, list[Any]] = {
     "manifest@1.0.0": [MANIFEST],
     "manifest@1.1.0": [MANIFEST],
     "error@1.0.0": [ERROR],
     "error@1.1.0": [ERROR, ERROR | {"code": "E_BAD_REQUEST"}],
     "error@1.2.0": [ERROR, *(ERROR | {"details": details} for details in ERROR_DETAILS)],
+    "fleet.find.input@1.0.0": [
+        {},
+        {"name": "pump-", "tag": "site=lab", "state": "live", "kind": "system.metrics", "limit": 10, "cursor": NODE_ID},
+        {"tag": ["site=lab", "floor_2=North.1"]},
+    ],
+    "fleet.find.output@1.0.0": [
+        {"nodes": []},
+        {"nodes": [FOUND_NODE | {"kinds": ["system.echo"]}], "next_cursor": NODE_ID},
+    ],
+    "fleet.node.input@1.0.0": [{"node": NODE_ID}, {"node": "pump-7"}],
+    "fleet.node.output@1.0.0": [
+        FOUND_NODE | LOOKED_AT | {"name": None, "tags": {}},
+        FOUND_NODE
+        | LOOKED_AT
+        | {"state": "away", "left": {"code": 4408, "reason": "timeout"}, "since": None}
+        | {"sample": {"age_ms": 0, "frame": FRAME}},
+    ],
     "node.labels@1.0.0": [{}, {"name": "pump-7", "tags": {"site": "lab", "floor_2": "North.1"}}],
     "node.renew.request@1.0.0": [RENEWAL, RENEWAL | {"iat": 0, "nonce": "ab" * 32}],
     "node.renew.answer@1.0.0": [

@@ -13,6 +13,7 @@ import msgspec
 from gateway.calls.admission import Admission, Admitted
 from gateway.calls.answers import Answered, No, Refused
 from gateway.calls.audit import CallRecord
+from gateway.calls.flat_names import FlatNames
 from gateway.calls.upstreams.actor import Trouble, Upstream
 from gateway.calls.upstreams.reach import Reach
 from gateway.calls.upstreams.settings import UpstreamSettings
@@ -63,6 +64,12 @@ class UpstreamCalls:
 
     def tools(self, principal: Principal, wall_ms: int, after: str | None) -> Iterator[UpstreamTool]:
         return self._upstreams.tools(principal, wall_ms, after)
+
+    def flat_names(self, tenant: str) -> FlatNames:
+        return self._upstreams.flat_names(tenant)
+
+    def meant_by(self, tenant: str, text: str) -> str | None:
+        return self._upstreams.meant_by(tenant, text)
 
     async def call(
         self, admission: Admission, record: CallRecord, name: str, arguments: Any, correlation_id: str

@@ -18,6 +18,7 @@ from gateway.calls.upstreams.client_schemas import input_for_clients, output_for
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.governance.policy.upstream_rules import UpstreamRules
 from schemas.contract import Flaw
+from schemas.projection import annotations, safety_meta
 
 NAME_CHARS_MAX = 128  # with the prefix, as in MCP
 DESCRIPTION_CHARS_MAX = 1024
@@ -40,8 +41,8 @@ class UpstreamTool:
     _words: frozenset[str] = field(repr=False, compare=False)
 
     @property
-    def annotations(self) -> dict[str, Any]:
-        return {"readOnlyHint": self.safety_class == "read_only", "x-safety-class": self.safety_class}
+    def annotations(self) -> Mapping[str, Any]:
+        return annotations(self.safety_class)
 
     @property
     def listed(self) -> dict[str, Any]:
@@ -53,6 +54,7 @@ class UpstreamTool:
             "inputSchema": self.input_schema,
             **output,
             "annotations": self.annotations,
+            "_meta": safety_meta(self.safety_class),
         }
 
     def flaw(self, arguments: Any) -> Flaw | None:

@@ -15,6 +15,7 @@ from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.calls.answers import No
+from gateway.calls.flat_names import FlatNames
 from gateway.calls.upstreams.actor import Upstream
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.calls.upstreams.tool_rules import UpstreamTool
@@ -28,6 +29,7 @@ from schemas.errors import Code
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LOOK_S = 1.0  # between looks at the policy
+_NO_NAMES = FlatNames(())
 
 
 OFFLINE = No(
@@ -89,6 +91,7 @@ class Upstreams:
         self._running: Registry[str, Upstream] = Registry()
         self._handles: dict[str, tuple[UpstreamRules, Handle]] = {}
         self._named: tuple[Policy, dict[str, UpstreamRules]] | None = None
+        self._flat: dict[str, tuple[list[Mapping[str, UpstreamTool]], FlatNames]] = {}  # by tenant
 
     def start(self) -> None:
         self._supervisor.start(ChildSpec(name="upstreams", run=self._keep, kind=Kind.PERMANENT, stage=Stage.CORE))
@@ -146,6 +149,30 @@ class Upstreams:
         upstream = self._running.find(prefix)
         # One that still runs by an older policy is as good as away.
         return UpstreamTarget(rules, own_name, upstream if upstream is not None and upstream.rules == rules else None)
+
+    def flat_names(self, tenant: str) -> FlatNames:
+        """Of all tools that this tenant's upstreams have now. Made anew only when one of them lists others."""
+        lists = [upstream.tools for _, upstream in self._of(tenant) if upstream is not None]
+        if not lists:
+            return _NO_NAMES
+        made = self._flat.get(tenant)
+        if made is None or len(made[0]) != len(lists) or any(a is not b for a, b in zip(made[0], lists, strict=True)):
+            made = self._flat[tenant] = lists, FlatNames(name for tools in lists for name in tools)
+        return made[1]
+
+    def meant_by(self, tenant: str, text: str) -> str | None:
+        name = self.flat_names(tenant).name_of(text)
+        if name is not None:
+            return name
+        away = (rules.name for rules, upstream in self._of(tenant) if upstream is None or not upstream.is_up)
+        prefix = next((prefix for prefix in away if text.startswith(f"{prefix}-")), None)
+        return None if prefix is None else f"{prefix}.{text[len(prefix) + 1 :]}"
+
+    def _of(self, tenant: str) -> Iterator[tuple[UpstreamRules, Upstream | None]]:
+        for prefix, rules in self._rules().items():
+            if tenant in rules.tenants:
+                upstream = self._running.find(prefix)
+                yield rules, upstream if upstream is not None and upstream.rules == rules else None
 
     def tools(self, principal: Principal, wall_ms: int, after: str | None = None) -> Iterator[UpstreamTool]:
         """What scope and tenant give to this principal, by upstream and name, behind the tool named `after`.

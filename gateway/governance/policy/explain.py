@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.governance.policy.policy import Action, AgentRules, Policy, Side, dollars
+from gateway.governance.policy.policy import FREE, Action, AgentRules, Policy, Side, dollars
 from gateway.governance.policy.selectors import Selector, is_of_a_device, selecting
 from schemas.labels import UNLABELLED, Labels
 
@@ -86,7 +86,8 @@ def _on(nodes: tuple[Selector, ...]) -> str:
 def _price(rules: AgentRules, tool_name: str, labels: Labels) -> Statement:
     special = rules.special_price(tool_name, labels)
     micros = rules.price_of(tool_name, labels)
-    line, nodes = (rules.lines.get("price"), ()) if special is None else (special.line, special.nodes)
+    of_entry = None if tool_name in FREE else rules.lines.get("price")
+    line, nodes = (of_entry, ()) if special is None else (special.line, special.nodes)
     return Statement("price", f"{dollars(micros)} a call{_on(nodes)}", line, micros)
 
 

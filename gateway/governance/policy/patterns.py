@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 PATTERN_CHARS_MAX = 128  # as long as a name may be in MCP
+DEVICE_NAME_PARTS = 4  # kind, node, capability, verb
 
 _PART = r"[A-Za-z0-9_/*-]+"
 _FORM = re.compile(rf"{_PART}(?:\.{_PART})*\Z")
@@ -32,6 +33,17 @@ class Pattern:
 
     def matches(self, name: str) -> bool:
         return self._regex.fullmatch(name) is not None
+
+    def could_match(self, first: str, last: str) -> bool:
+        """Whether it matches a name of four parts that begins and ends with these, whatever stands between them."""
+        parts = self.text.split(".")
+        rest = parts[-1] == "**"
+        if len(parts) > DEVICE_NAME_PARTS or (len(parts) < DEVICE_NAME_PARTS and not rest):
+            return False
+        return all(
+            part == "**" or re.fullmatch(_part_regex(part), end) is not None
+            for part, end in ((parts[0], first), (parts[-1], last))
+        )
 
 
 def pattern_trouble(text: str) -> str | None:

@@ -16,10 +16,12 @@ from gateway.governance.pii.kinds import Kind
 from gateway.governance.policy.patterns import Pattern
 from gateway.governance.policy.selectors import Selector, is_of_a_device, selecting
 from gateway.governance.policy.upstream_rules import UpstreamRules
+from schemas.fleet_tools import LOOKS
 from schemas.labels import Labels
 
 BUDGET_MICROS = 10_000_000  # an agent, unless its entry says otherwise
 PRICE_MICROS = 15_000  # a call
+FREE = LOOKS  # tools that cost nothing, unless a row of `prices` concerns them
 KINDS = tuple(kind.value for kind in Kind)
 DEFAULT_REVISION = "default"  # of what comes from no file
 
@@ -102,9 +104,15 @@ class AgentRules:
         """The index in `tools` of the pattern that allows it, if its node is allowed too."""
         return next((index for index, pattern in enumerate(self.tools) if pattern.matches(tool_name)), None)
 
+    def could_allow(self, kind_short: str, verb: str) -> bool:
+        """Whether it allows some tool of this kind and verb, on whichever node."""
+        return any(pattern.could_match(kind_short, verb) for pattern in self.tools)
+
     def price_of(self, tool_name: str, labels: Labels | None = None) -> int:
         special = self.special_price(tool_name, labels) if self.prices else None
-        return self.price_micros if special is None else special.price_micros
+        if special is not None:
+            return special.price_micros
+        return 0 if tool_name in FREE else self.price_micros
 
     def special_price(self, tool_name: str, labels: Labels | None = None) -> Price | None:
         return next((price for price in self.prices if price.concerns(tool_name, labels)), None)

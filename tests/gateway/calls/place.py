@@ -1,5 +1,6 @@
 """A pipeline with a node and an upstream, and one token that asks for everything there is to ask for."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,9 +61,18 @@ class FakeUpstream(Upstream):
 class FakeUpstreams(Upstreams):
     def __init__(self, upstream: FakeUpstream) -> None:
         self.upstream = upstream
+        self._flat = {}
 
     def find(self, name: str) -> UpstreamTarget | None:
-        return UpstreamTarget(RULES, "tool", self.upstream) if name == "up.tool" else None
+        prefix, _, own_name = name.partition(".")
+        return UpstreamTarget(RULES, own_name, self.upstream) if prefix == RULES.name else None
+
+    def _rules(self) -> dict[str, UpstreamRules]:
+        return {RULES.name: RULES}
+
+    def _of(self, tenant: str) -> Iterator[tuple[UpstreamRules, Upstream | None]]:
+        if tenant in RULES.tenants:
+            yield RULES, self.upstream
 
 
 @dataclass

@@ -37,6 +37,35 @@ def naive_part(pattern: str, part: str) -> bool:
     return bool(part) and part[0] == pattern[0] and naive_part(pattern[1:], part[1:])
 
 
+@given(patterns, parts, parts, st.tuples(parts, parts))
+def test_pattern_that_matches_some_name_could_match_its_kind_and_verb(
+    pattern: str, first: str, last: str, between: tuple[str, str]
+) -> None:
+    if Pattern(pattern).matches(".".join((first, *between, last))):
+        assert Pattern(pattern).could_match(first, last)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "could"),
+    [
+        ("**", True),
+        ("sys.**", True),
+        ("s*.**", True),
+        ("sys.*.*.snapshot", True),
+        ("sys.*.*.**", True),
+        ("*.01jz0000000000000000000000.metrics.*shot", True),
+        ("sys.*.*.subscribe", False),
+        ("sysecho.**", False),
+        ("sys.*.snapshot", False),
+        ("sys.*.*.*.**", False),
+        ("*", False),
+        ("fleet_find", False),
+    ],
+)
+def test_pattern_could_match_a_kind_and_verb_only_if_some_name_of_it_would(pattern: str, could: bool) -> None:
+    assert Pattern(pattern).could_match("sys", "snapshot") is could
+
+
 @given(patterns, names)
 def test_pattern_means_what_the_rule_says(pattern: str, name: str) -> None:
     assert Pattern(pattern).matches(name) is naive(pattern, name)

@@ -10,6 +10,7 @@ import trio
 from mcp.server.lowlevel.server import Server
 
 from gateway.mcp.binding import Binding, Context
+from gateway.mcp.views import NAMED
 from tests.gateway.mcp.site import PATIENCE_S, Client, Site, until
 
 
@@ -31,16 +32,18 @@ class Endless(Binding):
 
 
 class Made:
-    """Give it as `make_binding`; then it is what was made."""
+    """Give it as `make_binding`; then it is what was made for `/mcp`."""
 
     def __init__(self, *, streams: bool = False) -> None:
         self._streams = streams
         self.binding: Endless
 
     def __call__(self, *parts: Any) -> Endless:
-        self.binding = Endless(*parts)
-        self.binding.streams_answers = self._streams
-        return self.binding
+        binding = Endless(*parts)
+        binding.streams_answers = self._streams
+        if binding.view is NAMED:
+            self.binding = binding
+        return binding
 
     async def began(self) -> None:
         await until(lambda: self.binding.began == 1)

@@ -69,7 +69,7 @@ async def test_tools_are_listed_in_pages_and_in_one_order(
     rest = await methods.handle(principal(), "tools/list", {"cursor": first["nextCursor"]})
     assert "nextCursor" not in rest
     assert [tool["name"] for tool in (*first["tools"], *rest["tools"])] == [SNAPSHOT, SUBSCRIBE, ECHO]
-    assert set(first["tools"][0]) == {"name", "description", "inputSchema", "outputSchema", "annotations"}
+    assert set(first["tools"][0]) == {"name", "description", "inputSchema", "outputSchema", "annotations", "_meta"}
 
 
 async def test_tools_of_other_tenants_and_of_nodes_that_are_away_are_not_listed(

@@ -72,6 +72,21 @@ async def test_frames_of_a_subscribed_node_are_news_told_once(
     assert nothing_more.cancelled_caught
 
 
+async def test_list_of_tools_that_does_not_change_with_nodes_is_told_of_only_when_it_is_another(
+    autojump_clock: MockClock, fleet: Fleet, watches: Watches
+) -> None:
+    versions = [object()]
+    watch = watches.open(principal(), LISTS, lambda: versions[-1])
+    assert watch is not None
+    fleet.services.directory.notify("acme")
+    assert await watch.next() == [Changed.RESOURCES]
+    versions.append(object())
+    fleet.services.directory.notify("acme")
+    assert set(await watch.next()) == LISTS
+    fleet.services.directory.notify("acme")
+    assert await watch.next() == [Changed.RESOURCES]
+
+
 async def test_last_listener_releases_the_cadence(autojump_clock: MockClock, fleet: Fleet, watches: Watches) -> None:
     node = await live(fleet)
     first, second = watches.open(principal(), LISTS), watches.open(principal(), LISTS)

@@ -265,7 +265,7 @@ class Site:
             "connections": self.door.connections,
             "addresses": self.door._addresses.count,  # noqa: SLF001
             "sockets": self.pump.sockets,
-            "cadences": sum(len(node.actor._cadences) for node in self.nodes),  # noqa: SLF001
+            "cadences": sum(len(node.actor.cadences) for node in self.nodes),
         }
         return {what: count for what, count in left.items() if count}
 
