@@ -7,7 +7,7 @@ POST /admin/node/tag      {"node", "tenant"?, "set"?, "remove"?}
 POST /admin/node/renew    {"node", "tenant"?} → a new identity; the old one is good until it is used, for a day at most
 POST /admin/node/revoke   {"node", "tenant"?} → token, certificate and session end, for good
 POST /admin/node/forget   {"node", "tenant"?} → nothing of a revoked node is kept
-GET  /admin/nodes         all nodes, in pages (?cursor, ?limit), by ?tag, ?state, ?tenant
+GET  /admin/nodes         all nodes, in pages (?cursor, ?limit), by ?name, ?tag, ?state, ?tenant
 
 `node` is an id or a name; where nodes of several tenants have that name, `tenant` says which.
 """
@@ -73,17 +73,28 @@ class _Tag(_Node, frozen=True, forbid_unknown_fields=True):
 class AdminNodes:
     def __init__(self, actions: Actions, lives: NodeLives, nodes: NodeList) -> None:
         self._lives = lives
-        write = OperatorScope.FLEET_WRITE
         self.routes: OperatorRoutes = {
-            "/admin/enroll": actions.action("enroll", write, _Enroll, self._enroll),
+            "/admin/enroll": actions.action("enroll", OperatorScope.FLEET_WRITE, _Enroll, self._enroll),
             "/admin/enroll_many": actions.action(
-                "enroll_many", write, _EnrollMany, self._enroll_many, body_bytes_max=ENROLMENT_BYTES_MAX
+                "enroll_many",
+                OperatorScope.FLEET_WRITE,
+                _EnrollMany,
+                self._enroll_many,
+                body_bytes_max=ENROLMENT_BYTES_MAX,
             ),
-            "/admin/node/rename": actions.action("node_rename", write, _Rename, self._of_node(self._rename)),
-            "/admin/node/tag": actions.action("node_tag", write, _Tag, self._of_node(self._tag)),
-            "/admin/node/renew": actions.action("node_renew", write, _Node, self._of_node(self._renew)),
-            "/admin/node/revoke": actions.action("node_revoke", write, _Node, self._of_node(self._revoke)),
-            "/admin/node/forget": actions.action("node_forget", write, _Node, self._of_node(self._forget)),
+            "/admin/node/rename": actions.action(
+                "node_rename", OperatorScope.FLEET_WRITE, _Rename, self._of_node(self._rename)
+            ),
+            "/admin/node/tag": actions.action("node_tag", OperatorScope.FLEET_WRITE, _Tag, self._of_node(self._tag)),
+            "/admin/node/renew": actions.action(
+                "node_renew", OperatorScope.FLEET_WRITE, _Node, self._of_node(self._renew)
+            ),
+            "/admin/node/revoke": actions.action(
+                "node_revoke", OperatorScope.FLEET_WRITE, _Node, self._of_node(self._revoke)
+            ),
+            "/admin/node/forget": actions.action(
+                "node_forget", OperatorScope.FLEET_WRITE, _Node, self._of_node(self._forget)
+            ),
             "/admin/nodes": actions.look(OperatorScope.FLEET_READ, nodes.page),
         }
 

@@ -81,10 +81,13 @@ class Filter:
     tags: tuple[str, ...] = ()  # all of these
     state: NodeState | None = None
     tenant: str | None = None
+    name: str | None = None
 
     def takes(self, node: Node, wall_ms: int) -> bool:
         known: Member | NodeRecord | None = node.member or node.record
         if known is None or self.tenant not in (None, known.tenant):
+            return False
+        if self.name is not None and (node.member is None or node.member.name != self.name):
             return False
         if self.state is not None and node.state(wall_ms) is not self.state:
             return False
@@ -130,7 +133,9 @@ class NodeList:
                 Code.MANIFEST_INVALID, "There is no such state.", f"A state is one of {', '.join(NodeState)}."
             )
             return None
-        wanted = Filter(tags, None if state is None else NodeState(state), exchange.query("tenant"))
+        wanted = Filter(
+            tags, None if state is None else NodeState(state), exchange.query("tenant"), exchange.query("name")
+        )
         look = partial(self._look, wanted)
         nodes, has_more = await page_behind(cursor or "", look, min(limit, PAGE_NODES_WITH_TOOLS_MAX))
         more = {"nextCursor": nodes[-1]["node_id"]} if has_more else {}

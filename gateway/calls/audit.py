@@ -24,6 +24,7 @@ from gateway.identity.tokens import Principal
 from gateway.observe.metrics.histogram import Histogram
 from gateway.observe.tracing import CallSpans, TraceParent
 from schemas.errors import Code
+from schemas.labels import UNLABELLED, Labels
 from schemas.projection import ToolName
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -93,8 +94,15 @@ class CallRecord(msgspec.Struct, eq=False):
 
 
 class Audit:
-    def __init__(self, now: Callable[[], Moment], spans: CallSpans | None = None) -> None:
+    def __init__(
+        self,
+        now: Callable[[], Moment],
+        spans: CallSpans | None = None,
+        labels_of: Callable[[str], Labels] = lambda _: UNLABELLED,
+    ) -> None:
+        """`labels_of` says what operators call a node."""
         self.counts = CallCounts()
+        self._labels_of = labels_of
         self._log = log.bind()  # once: the logger that all modules share finds its settings anew for each line
         self._now = now
         self._spans = spans
@@ -115,6 +123,7 @@ class Audit:
             "tool_call",
             tool=record.tool,
             node_id=None if target is None else target.node_id,
+            node_name=None if target is None else self._labels_of(target.node_id).name,
             sub=principal.sub,
             tenant=principal.tenant,
             token_id=principal.jti,
@@ -172,6 +181,7 @@ class Audit:
         self._log.info(
             "node_came" if record.live else "node_went",
             node_id=record.node_id,
+            node_name=record.labels.name,
             tenant=record.tenant,
             epoch=record.epoch,
             code=None if left is None else left.code,

@@ -9,6 +9,7 @@ import os
 import uuid
 from pathlib import Path
 
+from gateway.calls.flat_names import target_of
 from gateway.commands.parsing import CommandError
 from gateway.commands.reach import Gateway, Operator, add_data, data_path, need_tokens, running_note
 from gateway.governance.policy.source import read_policy
@@ -16,6 +17,7 @@ from gateway.governance.policy.text import PolicyFlaw
 from gateway.identity.scopes import needed_scope
 from gateway.identity.tokens import OperatorScope, Scope, TokenClass
 from gateway.main.settings import TOKEN
+from schemas.fleet_tools import KIND_TOOLS, LOOKS
 from schemas.projection import KIND_SHORTS
 
 
@@ -27,24 +29,33 @@ def add_agent(parser: argparse.ArgumentParser) -> None:
 
 def as_agent(arguments: argparse.Namespace, tool: str, life_s: int, tenant: str | None = None) -> tuple[Gateway, str]:
     """Raises CommandError."""
-    path = data_path(arguments)
-    gateway = Gateway.at(arguments.url) if arguments.url else Gateway.on(path)
-    given = arguments.token or os.environ.get(TOKEN)
-    if given and tenant is not None:
+    gateway, given = gateway_of(arguments), given_token(arguments)
+    if given is not None and tenant is not None:
         raise CommandError("the token says which tenant it is of: leave --tenant out, or the token")
-    return gateway, given.strip() if given else _minted(path, tool, life_s, tenant)
+    return gateway, _minted(data_path(arguments), tool, life_s, tenant) if given is None else given
+
+
+def gateway_of(arguments: argparse.Namespace) -> Gateway:
+    """Raises CommandError."""
+    return Gateway.at(arguments.url) if arguments.url else Gateway.on(data_path(arguments))
+
+
+def given_token(arguments: argparse.Namespace) -> str | None:
+    given: str | None = arguments.token or os.environ.get(TOKEN)
+    return given.strip() if given else None
 
 
 def is_of_a_device(tool: str) -> bool:
-    return tool.partition(".")[0] in KIND_SHORTS
+    """Or of the fleet: in whichever form, it is answered as fast as a device does."""
+    return tool in KIND_TOOLS or tool in LOOKS or tool.partition("." if "." in tool else "-")[0] in KIND_SHORTS
 
 
 def _minted(path: Path, tool: str, life_s: int, tenant: str | None) -> str:
     need_tokens(path, f"give an agent's token with --token, or in {TOKEN}")
     operator = Operator(path, (OperatorScope.FLEET_READ, OperatorScope.TOKENS_MINT))
     if is_of_a_device(tool):
-        nodes = operator.each("/admin/nodes", "nodes")
-        tenants = {node["tenant"] for node in nodes if tool in node["tools"]}
+        nodes, name = operator.each("/admin/nodes", "nodes"), _own_name(tool)
+        tenants = {node["tenant"] for node in nodes if name is None or name in node["tools"]}
         scope: Scope | None = Scope.READ_ONLY  # all kinds of devices' tools are
         if not tenants:
             raise CommandError("no node has that tool; `heliograph nodes --json` lists the tools of them all")
@@ -59,6 +70,11 @@ def _minted(path: Path, tool: str, life_s: int, tenant: str | None) -> str:
     }
     token: str = operator.post("/admin/mint", request, "token")["token"]
     return token
+
+
+def _own_name(tool: str) -> str | None:
+    """RFC-0001's; None for a tool that is no single node's."""
+    return None if tool in KIND_TOOLS or tool in LOOKS else str(target_of(tool))
 
 
 def _of_an_upstream(path: Path, tool: str) -> tuple[set[str], Scope | None]:

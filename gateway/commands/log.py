@@ -10,8 +10,9 @@ import msgspec
 
 from actors.log.sqlite_store import SqliteStore
 from actors.node.node_stream import stream_of
+from gateway.commands.node_names import node_id_of
 from gateway.commands.parsing import Subparsers
-from gateway.commands.reach import add_data, ask, checked_node_id, data_path, read_log
+from gateway.commands.reach import add_data, ask, data_path, read_log
 from gateway.identity.tokens import OperatorScope
 
 LOOK_S = 0.5  # between looks for more, with --follow
@@ -19,14 +20,14 @@ LOOK_S = 0.5  # between looks for more, with --follow
 
 def add(commands: Subparsers) -> None:
     log = commands.add_parser("log", help="print the history of a node's commands")
-    log.add_argument("node_id", metavar="NODE", help="one that `heliograph nodes` lists")
+    log.add_argument("node", metavar="NODE", help="an id or a name that `heliograph nodes` lists")
     log.add_argument("--follow", action="store_true", help="go on as it grows, until Ctrl-C")
     add_data(log)
     log.set_defaults(run=_log)
 
 
 def _log(arguments: argparse.Namespace) -> int:
-    path, node_id, after = data_path(arguments), checked_node_id(arguments.node_id), 0
+    path, node_id, after = data_path(arguments), node_id_of(arguments, arguments.node), 0
     while True:
         events = _events(path, node_id, after)
         for event in events:

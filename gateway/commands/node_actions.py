@@ -20,6 +20,7 @@ from actors.register.register_rules import Refusal
 from gateway.api.admin_nodes import ENROLMENT_PATH, ROW, shown
 from gateway.api.node_list import NodeList
 from gateway.commands.node_csv import read_nodes
+from gateway.commands.node_names import checked_node
 from gateway.commands.parsing import CommandError, Subparsers
 from gateway.commands.reach import Operator, add_data, ask, checked_node_id, checked_tenant, data_path
 from gateway.commands.stopped import on_nodes, person
@@ -27,7 +28,7 @@ from gateway.identity.node_lives import Made, NodeLives, Wanted
 from gateway.identity.tokens import OperatorScope
 from gateway.main.data_folder import NO_TOKENS, DataFolder
 from schemas.certificates import Leaf
-from schemas.labels import NAME_RULE, TAG_RULE, is_name, is_node_id, is_tag, tags_of
+from schemas.labels import NAME_RULE, TAG_RULE, is_name, is_tag, tags_of
 from schemas.manifest import NodeIdentity
 
 MANY_S_MAX = 120.0  # for an answer with a thousand identities
@@ -221,8 +222,7 @@ def _act(
     direct: Callable[[NodeLives, NodeIdentity], Awaitable[dict[str, Any] | Refusal]],
 ) -> dict[str, Any]:
     """Ask the running gateway, or do it here; both answer what the route does."""
-    if not is_node_id(arguments.node) and not is_name(arguments.node):
-        raise CommandError("a node is named by its id (a lower-case ULID) or its name; `heliograph nodes` lists both")
+    checked_node(arguments.node)
     tenant = None if arguments.tenant is None else checked_tenant(arguments.tenant)
 
     async def act(lives: NodeLives, _: NodeList) -> dict[str, Any] | Refusal:

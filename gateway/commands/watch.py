@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, TextIO
 
-from gateway.commands.agent_token import add_agent, as_agent
+from gateway.commands.agent_token import add_agent, as_agent, gateway_of, given_token
 from gateway.commands.event_stream import Event, ProtocolError, events
+from gateway.commands.node_names import node_id_for_agent, node_id_of
 from gateway.commands.parsing import Subparsers
-from gateway.commands.reach import RefusedError, checked_node_id
+from gateway.commands.reach import RefusedError
 from gateway.commands.watch_view import View, meaning_of
+from schemas.labels import is_node_id
 
 REDRAW_S = 0.25
 SILENCE_S_MAX = 60  # a ping comes every 25 s: after this long without anything the gateway cannot be reached
@@ -27,7 +29,7 @@ _NOTHING_YET = Event("", {})
 
 def add(commands: Subparsers) -> None:
     watch = commands.add_parser("watch", help="see a node's metrics live, until Ctrl-C or the stream's end")
-    watch.add_argument("node_id", metavar="NODE", help="one that `heliograph nodes` lists")
+    watch.add_argument("node", metavar="NODE", help="an id or a name that `heliograph nodes` lists")
     watch.add_argument("--interval-ms", type=int, default=1000, help="1000 to 60000 (default 1000)")
     watch.add_argument("--capability", default="metrics", metavar="CAP", help="its cap_id (default metrics)")
     watch.add_argument("--json", action="store_true", help="print frames, one a line, instead of the view")
@@ -37,8 +39,13 @@ def add(commands: Subparsers) -> None:
 
 def _watch(arguments: argparse.Namespace) -> int:
     """Exit codes: 0 Ctrl-C or a normal close, 1 another close or a refusal, 2 wrong use."""
-    tool = f"sys.{checked_node_id(arguments.node_id)}.{arguments.capability}.subscribe"
-    gateway, token = as_agent(arguments, tool, TOKEN_LIFE_S)
+    given = given_token(arguments)
+    if given is None or is_node_id(arguments.node):
+        tool = _tool(node_id_of(arguments, arguments.node), arguments.capability)
+        gateway, token = as_agent(arguments, tool, TOKEN_LIFE_S)
+    else:
+        gateway, token = gateway_of(arguments), given
+        tool = _tool(node_id_for_agent(gateway, token, arguments.node), arguments.capability)
     body = {"tool": tool, "arguments": {"interval_ms": arguments.interval_ms}}
     try:
         with gateway.open("POST", "/mcp/tools/call", token, body, "text/event-stream", SILENCE_S_MAX) as response:
@@ -60,9 +67,13 @@ def _watch(arguments: argparse.Namespace) -> int:
     return 0 if close.get("code") == 1000 else 1
 
 
+def _tool(node_id: str, capability: str) -> str:
+    return f"sys.{node_id}.{capability}.subscribe"
+
+
 def _show(stream: Iterator[Event], arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Until the close event, whose data is the answer."""
-    view = View(arguments.node_id, arguments.interval_ms, time.monotonic())
+    view = View(arguments.node, arguments.interval_ms, time.monotonic())
     is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     if is_terminal and not arguments.json:
         return draw(arriving(stream), view, sys.stdout)

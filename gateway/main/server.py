@@ -149,7 +149,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
-            audit = Audit(now_here, spans)
+            audit = Audit(now_here, spans, directory.labels_of)
             directory.follow(audit.node)
 
             def still_good(principal: Principal) -> bool:

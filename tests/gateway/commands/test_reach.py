@@ -269,7 +269,7 @@ def test_tool_of_a_node_on_a_later_page_is_called_in_its_tenant(gateway: FakeGat
         (["node", "enroll", "--tenant", "acme", "--node-id", "X", "--out", "o"], "lower-case ULID"),
         (["node", "enroll", "--tenant", "\n", "--out", "o"], "1 to 64 printable characters"),
         (["log", "../nodes"], "heliograph nodes"),
-        (["watch", "nope"], "heliograph nodes"),
+        (["watch", "Nope!"], "heliograph nodes"),
         (["ledger", "bob"], "agent_<uuid>"),
         (["call", ECHO, "{"], "not JSON"),
     ],
