@@ -19,22 +19,33 @@ from actors.device.agent import Agent
 from actors.device.device import standard_device
 from actors.device.file_journal import FileJournal
 from actors.device.identity import DeviceIdentity, hw_fingerprint
+from actors.device.identity_files import KEY_FILE
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
+from actors.register.register_rules import Refusal
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node_run import wall_ms
 from gateway.commands.parsing import CommandError, Subparsers
 from gateway.commands.reach import data_path
+from gateway.identity.node_lives import Wanted
 from gateway.identity.tokens import AnyScope, OperatorScope, Scope, TokenClass
 from gateway.main.data_folder import DataFolder, is_data_folder
 from gateway.main.server import Running, running, until_signalled
 from gateway.main.settings import PREFIX, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings, log_to
+from schemas.manifest import NodeIdentity
 
 TENANT = "demo"
 TOKEN_LIFE_S = 24 * 3600
 LIVE_S_MAX = 60.0
 POLICY_FILE = "demo-policy.toml"
+NAMES = (  # and tags; those past them are called by their number
+    ("pump-1", {"site": "lab", "row": "1"}),
+    ("pump-2", {"site": "lab", "row": "2"}),
+    ("valve-1", {"site": "lab"}),
+    ("boiler", {"site": "roof"}),
+    ("gate", {"site": "yard"}),
+)
 _POLICY = """\
 # The demo's own agent has a larger budget than others; change this file, and the gateway follows.
 [[agents]]
@@ -105,7 +116,7 @@ def _folder(arguments: argparse.Namespace) -> Iterator[Path]:
 async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, ready_file: Path | None) -> None:
     async with trio.open_nursery() as field:
         async with running(settings) as gateway:
-            identities = [_enroll(gateway.folder) for _ in range(nodes)]
+            identities = await _identities(gateway, folder, nodes)
             for number, identity in enumerate(identities):
                 field.start_soon(_be_a_node, identity, folder / f"node-{number}", gateway.device_url, number)
             with trio.move_on_after(LIVE_S_MAX):
@@ -132,8 +143,23 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
         field.cancel_scope.cancel()  # after the gateway, whose streams would else be told that their nodes went
 
 
-def _enroll(folder: DataFolder) -> DeviceIdentity:
-    return folder.enroll(str(ULID()).lower(), TENANT, str(ULID()), wall_ms())
+async def _identities(gateway: Running, folder: Path, nodes: int) -> list[DeviceIdentity]:
+    """Those of the folder, if it is used again; the others are enrolled, each with a name and tags."""
+    homes = [folder / f"node-{number}" for number in range(nodes)]
+    new = [number for number, home in enumerate(homes) if not (home / KEY_FILE).exists()]
+    wanted = [Wanted(NodeIdentity(str(ULID()).lower(), TENANT), *_called(number)) for number in new]
+    made = await gateway.lives.enroll(wanted, "demo") if wanted else []
+    if isinstance(made, Refusal):
+        raise CommandError(f"cannot enroll the demo's nodes: {made.message} {made.suggested_fix}")
+    for number, one in zip(new, made, strict=True):
+        one.identity.save(homes[number])
+    return [DeviceIdentity.load(home) for home in homes]
+
+
+def _called(number: int) -> tuple[str, dict[str, str]]:
+    if number < len(NAMES):
+        return NAMES[number]
+    return f"node-{number + 1}", {"site": "field"}
 
 
 def _mint(folder: DataFolder, token_class: TokenClass, sub: str, scopes: Collection[AnyScope]) -> str:
@@ -162,19 +188,23 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
     live = gateway.devices.directory.live_count
     node_id = node_ids[0] if node_ids else "NODE"
     url = gateway.http_url
-    echo = json.dumps({"tool": f"sysecho.{node_id}.echo.invoke", "arguments": {"message": "hello"}})
-    snapshot = json.dumps({"tool": f"sys.{node_id}.metrics.snapshot", "arguments": {"include": ["cpu", "load"]}})
+    name = _called(0)[0]
+    find = json.dumps({"tool": "fleet_find", "arguments": {"tag": "site=lab"}})
+    echo = json.dumps({"tool": "system_echo_invoke", "arguments": {"node": name, "message": "hello"}})
+    snapshot = json.dumps({"tool": "system_metrics_snapshot", "arguments": {"node": name, "include": ["cpu", "load"]}})
     subscribe = json.dumps({"tool": f"sys.{node_id}.metrics.subscribe", "arguments": {"interval_ms": 1000}})
-    print(f"{live} nodes are live. Agents: {url}   nodes: {gateway.device_url}\n")
+    print(f"{live} nodes are live. Agents: {url}   nodes: {gateway.device_url}")
+    print(f"MCP clients: {url}/mcp/fleet\n")
     print("Try, in another terminal:\n")
     print(f"  TOKEN={agent}\n")
     print(f'  curl -s {url}/mcp/tools -H "Authorization: Bearer $TOKEN"')
-    for body in (echo, snapshot):
+    for body in (find, echo, snapshot):
         print(f"  curl -s {url}/mcp/tools/call -H \"Authorization: Bearer $TOKEN\" -d '{body}'")
     stream = f'{url}/mcp/tools/call -H "Authorization: Bearer $TOKEN" -H "Accept: text/event-stream"'
     print(f"  curl -sN {stream} -d '{subscribe}'")
     print(f"  curl -s {url}/schemas/system.metrics.sample@1.0.0")
     print(f'  curl -s {url}/devices -H "Authorization: Bearer $TOKEN"')
     print(f"  .venv/bin/heliograph nodes --data {gateway.folder.path}")
-    print(f"  .venv/bin/heliograph log {node_id} --data {gateway.folder.path}")
+    print(f"  .venv/bin/heliograph watch {name} --data {gateway.folder.path}")
+    print(f"  .venv/bin/heliograph log {name} --data {gateway.folder.path}")
     print("\nCtrl-C stops everything.", flush=True)
