@@ -9,6 +9,7 @@ import os
 import uuid
 from pathlib import Path
 
+from gateway.calls.flat_names import is_ours, target_of
 from gateway.commands.parsing import CommandError
 from gateway.commands.reach import Gateway, Operator, add_data, data_path, need_tokens, running_note
 from gateway.governance.policy.source import read_policy
@@ -16,7 +17,8 @@ from gateway.governance.policy.text import PolicyFlaw
 from gateway.identity.scopes import needed_scope
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.settings import TOKEN
-from schemas.projection import KIND_SHORTS
+from schemas.fleet_tools import KIND_TOOLS, LOOKS
+from schemas.projection import KIND_SHORTS, ToolName
 
 
 def add_agent(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +38,7 @@ def as_agent(arguments: argparse.Namespace, tool: str, life_s: int, tenant: str 
 
 
 def is_of_a_device(tool: str) -> bool:
-    return tool.partition(".")[0] in KIND_SHORTS
+    return tool.partition(".")[0] in KIND_SHORTS or is_ours(tool)
 
 
 def _minted(path: Path, tool: str, life_s: int, tenant: str | None) -> str:
@@ -44,7 +46,7 @@ def _minted(path: Path, tool: str, life_s: int, tenant: str | None) -> str:
     operator = Operator(path)
     if is_of_a_device(tool):
         nodes = operator.each("/admin/nodes", "nodes")
-        tenants = {node["tenant"] for node in nodes if tool in node["tools"]}
+        tenants = {node["tenant"] for node in nodes if _has(node["tools"], tool)}
         scope: Scope | None = Scope.READ_ONLY  # all kinds of devices' tools are
         if not tenants:
             raise CommandError("no node has that tool; `heliograph nodes --json` lists the tools of them all")
@@ -59,6 +61,12 @@ def _minted(path: Path, tool: str, life_s: int, tenant: str | None) -> str:
     }
     token: str = operator.post("/admin/mint", request, "token")["token"]
     return token
+
+
+def _has(tools: list[str], tool: str) -> bool:
+    """A tool of the whole fleet is of every tenant that has a node."""
+    target = target_of(tool)
+    return str(target) in tools if isinstance(target, ToolName) else tool in KIND_TOOLS or tool in LOOKS
 
 
 def _of_an_upstream(path: Path, tool: str) -> tuple[set[str], Scope | None]:
