@@ -33,7 +33,7 @@ from gateway.identity.tokens import TokenFault
 from gateway.mcp import errors as mcp_errors
 from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
-from gateway.mcp.views import NAMED, VIEWS
+from gateway.mcp.views import FLEET, NAMED, VIEWS
 from gateway.net.http1.settings import DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
@@ -247,18 +247,20 @@ def test_mcp_reference_names_every_error_of_ours() -> None:
 def test_configurations_of_mcp_clients_are_well_formed() -> None:
     page = (ROOT / "docs" / "how-to" / "connect-an-mcp-client.md").read_text()
     blocks = re.findall(r"```(json|toml)\n(.*?)```", page, re.DOTALL)
-    assert [kind for kind, _ in blocks] == ["json", "json", "toml"]
+    assert [kind for kind, _ in blocks] == ["json", "json", "json", "json", "toml"]
     for kind, text in blocks:
         configuration = json.loads(text) if kind == "json" else tomllib.loads(text)
         servers = next(configuration[key] for key in ("mcpServers", "servers", "mcp_servers") if key in configuration)
-        assert servers["hg"]["url"] == "http://127.0.0.1:8420/mcp"
+        server = servers["heliograph"]  # every client can take the names of this view, with this name in front
+        assert (server.get("url") or server["args"][1]) == f"http://127.0.0.1:8420{FLEET.path}"
 
 
 def test_what_an_agent_sees_is_what_the_gateway_says() -> None:
     page = (ROOT / "docs" / "explanation" / "what-an-agent-sees.md").read_text()
     quoted = " ".join(re.findall(r"^> (.*)$", page, re.MULTILINE))
     assert NAMED.instructions in quoted
-    (name,) = re.findall(r'"name": "(.*)"', page)
+    assert FLEET.instructions in quoted
+    (name,) = re.findall(r'^  "name": "(.*)"', page, re.MULTILINE)
     (description,) = re.findall(r'"description": "(.*)"', page)
     target = parse_tool_name(name)
     assert isinstance(target, ToolName)

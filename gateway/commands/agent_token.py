@@ -9,7 +9,7 @@ import os
 import uuid
 from pathlib import Path
 
-from gateway.calls.flat_names import target_of
+from gateway.calls.flat_names import is_ours, target_of
 from gateway.commands.parsing import CommandError
 from gateway.commands.reach import Gateway, Operator, add_data, data_path, need_tokens, running_note
 from gateway.governance.policy.source import read_policy
@@ -18,7 +18,7 @@ from gateway.identity.scopes import needed_scope
 from gateway.identity.tokens import OperatorScope, Scope, TokenClass
 from gateway.main.settings import TOKEN
 from schemas.fleet_tools import KIND_TOOLS, LOOKS
-from schemas.projection import KIND_SHORTS
+from schemas.projection import KIND_SHORTS, ToolName
 
 
 def add_agent(parser: argparse.ArgumentParser) -> None:
@@ -46,16 +46,15 @@ def given_token(arguments: argparse.Namespace) -> str | None:
 
 
 def is_of_a_device(tool: str) -> bool:
-    """Or of the fleet: in whichever form, it is answered as fast as a device does."""
-    return tool in KIND_TOOLS or tool in LOOKS or tool.partition("." if "." in tool else "-")[0] in KIND_SHORTS
+    return tool.partition(".")[0] in KIND_SHORTS or is_ours(tool)
 
 
 def _minted(path: Path, tool: str, life_s: int, tenant: str | None) -> str:
     need_tokens(path, f"give an agent's token with --token, or in {TOKEN}")
     operator = Operator(path, (OperatorScope.FLEET_READ, OperatorScope.TOKENS_MINT))
     if is_of_a_device(tool):
-        nodes, name = operator.each("/admin/nodes", "nodes"), _own_name(tool)
-        tenants = {node["tenant"] for node in nodes if name is None or name in node["tools"]}
+        nodes = operator.each("/admin/nodes", "nodes")
+        tenants = {node["tenant"] for node in nodes if _has(node["tools"], tool)}
         scope: Scope | None = Scope.READ_ONLY  # all kinds of devices' tools are
         if not tenants:
             raise CommandError("no node has that tool; `heliograph nodes --json` lists the tools of them all")
@@ -72,9 +71,10 @@ def _minted(path: Path, tool: str, life_s: int, tenant: str | None) -> str:
     return token
 
 
-def _own_name(tool: str) -> str | None:
-    """RFC-0001's; None for a tool that is no single node's."""
-    return None if tool in KIND_TOOLS or tool in LOOKS else str(target_of(tool))
+def _has(tools: list[str], tool: str) -> bool:
+    """A tool of the whole fleet is of every tenant that has a node."""
+    target = target_of(tool)
+    return str(target) in tools if isinstance(target, ToolName) else tool in KIND_TOOLS or tool in LOOKS
 
 
 def _of_an_upstream(path: Path, tool: str) -> tuple[set[str], Scope | None]:
