@@ -10,17 +10,18 @@ from functools import cached_property
 from typing import Any
 
 from schemas.contract import Contract, Flaw
-from schemas.projection import KINDS, annotations, safety_meta
+from schemas.projection import KINDS, annotations, listed_schema, safety_meta
 from schemas.registry import REGISTRY
 
 FLEET_TOOLS_MAX = 32  # of our own on any list; a kind that brings more fails the test of the registry
 FIND = "fleet_find"
 NODE = "fleet_node"
 LOOKS = frozenset({FIND, NODE})  # tools that reach no device
+FIND_INPUT, NODE_INPUT = "fleet.find.input@1.0.0", "fleet.node.input@1.0.0"
 
 _MANIFEST = REGISTRY["manifest@1.0.0"].document
 _CAPABILITY = _MANIFEST["$defs"]["Capability"]
-_NODE: Mapping[str, Any] = REGISTRY["fleet.node.input@1.0.0"].document["properties"]["node"]
+_NODE: Mapping[str, Any] = REGISTRY[NODE_INPUT].document["properties"]["node"]
 _CAP_ID: Mapping[str, Any] = {
     "type": "string",
     "pattern": _CAPABILITY["properties"]["cap_id"]["pattern"],
@@ -37,9 +38,9 @@ def safety_class_of(kind: str) -> str:
     raise LookupError("a kind without a clamp in the manifest schema")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FleetTool:
-    """What every one of them shows."""
+    """What every one of them shows, and takes."""
 
     name: str
     title: str
@@ -55,19 +56,11 @@ class FleetTool:
             "title": self.title,
             "description": self.description,
             "inputSchema": self.input_schema,
-            "outputSchema": REGISTRY[self.output_id].document,
+            "outputSchema": listed_schema(self.output_id),
             "annotations": annotations(self.safety_class),
             "_meta": safety_meta(self.safety_class),
         }
         object.__setattr__(self, "listed", listed)
-
-
-@dataclass(frozen=True)
-class KindTool(FleetTool):
-    """One kind and verb, on whichever node."""
-
-    kind: str
-    verb: str
 
     @cached_property
     def _contract(self) -> Contract:
@@ -77,12 +70,20 @@ class KindTool(FleetTool):
         return self._contract.first_flaw(arguments)
 
 
+@dataclass(frozen=True)
+class KindTool(FleetTool):
+    """One kind and verb, on whichever node."""
+
+    kind: str
+    verb: str
+
+
 def _kind_tool(kind: str, verb: str) -> KindTool:
     projected = KINDS[kind].verbs[verb]
     document = REGISTRY[projected.input_id].document
     properties = document["properties"]
     assert not _OWN.keys() & properties.keys(), "the kind has an argument of this name itself"
-    schema = {key: value for key, value in document.items() if key != "$id"}
+    schema = dict(listed_schema(projected.input_id))
     schema["required"] = ["node", *document.get("required", ())]
     schema["properties"] = {**_OWN, **properties}
     return KindTool(
@@ -111,7 +112,7 @@ LOOK_TOOLS: Mapping[str, FleetTool] = {
         "Find nodes of the fleet by the beginning of their name, by tags, state or kind of capability; all of what is "
         "given must hold, and nothing given is every node. Answers with a page of nodes and, if there are more, a "
         "next_cursor. Reaches no node.",
-        REGISTRY["fleet.find.input@1.0.0"].document,
+        listed_schema(FIND_INPUT),
         "fleet.find.output@1.0.0",
         "read_only",
     ),
@@ -120,7 +121,7 @@ LOOK_TOOLS: Mapping[str, FleetTool] = {
         "Look at one node",
         "What is known of one node, by its id or name: whether it is connected, what it can do and within which "
         "limits, and the last sample of its metrics if one is in memory. Reaches no node.",
-        REGISTRY["fleet.node.input@1.0.0"].document,
+        listed_schema(NODE_INPUT),
         "fleet.node.output@1.0.0",
         "read_only",
     ),

@@ -141,8 +141,8 @@ class Tool:
         listed = {
             "name": self.name,
             "description": self.description,
-            "inputSchema": _listed_schema(self.input_id),
-            "outputSchema": _listed_schema(self.output_id),
+            "inputSchema": listed_schema(self.input_id),
+            "outputSchema": listed_schema(self.output_id),
             "annotations": self.annotations,
             "_meta": safety_meta(self.safety_class),
         }
@@ -167,7 +167,7 @@ class Tool:
 
 
 @cache
-def _listed_schema(schema_id: str) -> Mapping[str, Any]:
+def listed_schema(schema_id: str) -> Mapping[str, Any]:
     """Without its own name, which a client's validator refuses the second time, and without its dialect, which older
     ones do not know and which is the protocol's own."""
     document = REGISTRY[schema_id].document

@@ -58,10 +58,10 @@ class LookTarget(msgspec.Struct, frozen=True):
         return None
 
     def flaw(self, arguments: Any) -> Flaw | None:
-        return contract(self.tool.input_schema["$id"]).first_flaw(arguments)
+        return self.tool.flaw(arguments)
 
     def takes(self, arguments: Any) -> bool:
-        return contract(self.tool.input_schema["$id"]).is_valid(arguments)
+        return self.tool.flaw(arguments) is None
 
 
 @dataclass(frozen=True, slots=True)
