@@ -80,7 +80,13 @@ class McpEndpoint:
 
     def start(self, supervisor: Supervisor) -> None:
         supervisor.start(
-            ChildSpec(name="mcp", run=self._run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=self._ask_stop)
+            ChildSpec(
+                name=self.view.path[1:].replace("/", "_"),
+                run=self._run,
+                kind=Kind.PERMANENT,
+                stage=Stage.STREAMS,
+                ask_stop=self._ask_stop,
+            )
         )
 
     async def _run(self) -> None:

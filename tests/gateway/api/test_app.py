@@ -325,7 +325,7 @@ async def test_tools_are_those_of_live_nodes_that_the_token_may_call(
     node = await live_node(fleet, nursery, answers=False)
     listed = (await client.get("/mcp/tools", token())).json
     assert [tool["name"] for tool in listed["tools"]] == [SNAPSHOT, SUBSCRIBE, ECHO]
-    assert set(listed["tools"][0]) == {"name", "description", "inputSchema", "outputSchema", "annotations"}
+    assert set(listed["tools"][0]) == {"name", "description", "inputSchema", "outputSchema", "annotations", "_meta"}
     assert listed["tools"][2]["annotations"] == {"readOnlyHint": True, "x-safety-class": "read_only"}
     denied: list[dict[str, Any]] = [{"scopes": []}, {"tenant": "globex"}, {"scopes": [Scope.REVERSIBLE]}]
     for claims in denied:

@@ -61,6 +61,9 @@ def minted(gateway: FakeGateway) -> list[Any]:
         ("search.find", ("--tenant", "acme"), "acme", "tools:call:reversible"),
         (ECHO, (), "acme", "tools:call:read_only"),
         (ECHO, ("--tenant", "acme"), "acme", "tools:call:read_only"),
+        (ECHO.replace(".", "-"), (), "acme", "tools:call:read_only"),
+        ("system_echo_invoke", (), "acme", "tools:call:read_only"),
+        ("fleet_find", ("--tenant", "acme"), "acme", "tools:call:read_only"),
     ],
 )
 def test_token_is_of_a_tenant_that_may_use_the_tool_and_has_the_one_scope_it_needs(

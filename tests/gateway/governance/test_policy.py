@@ -107,6 +107,18 @@ def test_rules_answer_for_a_tool() -> None:
     assert rules.action(Side.ARGUMENTS, "email") is Action.BLOCK
 
 
+@pytest.mark.parametrize("tool", ["fleet_find", "fleet_node"])
+def test_looking_around_is_free_unless_a_row_of_prices_concerns_it(tool: str) -> None:
+    free = policy_of(f'[[agents]]\nagent = "*"\ntools = "**"\nprice = 1\nprices = [{{ tools = "{ECHO}", price = 2 }}]')
+    priced = policy_of('[[agents]]\nagent = "*"\ntools = "**"\nprices = [{ tools = "fleet_*", price = 2 }]')
+    for policy, micros, line in ((free, 0, None), (priced, 2_000_000, 4)):
+        rules = policy.rules_for(ONE)
+        assert rules is not None
+        assert rules.price_of(tool) == micros
+        (price,) = [one for one in explain(policy, ONE, tool).statements if one.about == "price"]
+        assert (price.value, price.line) == (micros, line)
+
+
 def test_agent_that_no_entry_matches_is_denied() -> None:
     policy = policy_of(TEXT)
     assert policy.rules_for(THREE) is None

@@ -20,6 +20,7 @@ from gateway.identity.tokens import Principal, Scope
 from gateway.mcp import metrics_resource
 from gateway.mcp.methods import Methods
 from gateway.mcp.settings import McpSettings
+from gateway.mcp.views import FLEET
 from schemas.canonical import digest
 from schemas.closes import NodeClose
 from schemas.manifest import Accepted, NodeIdentity
@@ -64,6 +65,20 @@ def methods_of(fleet: Fleet) -> Methods:
         now,
         McpSettings(page_items_max=PAGE),
     )
+
+
+async def test_list_of_the_fleet_view_looks_at_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = await fleet_of(20)
+    directory = fleet.services.directory
+    methods = Methods(directory, ToolCalls(directory, fleet, new_id, now), now, McpSettings(), view=FLEET)
+    listed = await methods.handle(principal(), "tools/list", {})
+
+    def looked(*_: object) -> None:
+        raise AssertionError("a node was looked at")
+
+    for name in ("find", "ids", "live_ids", "names", "tagged"):
+        monkeypatch.setattr(directory, name, looked)
+    assert await methods.handle(principal(), "tools/list", {}) == listed
 
 
 async def walk(methods: Methods, who: Principal, method: str, what: str) -> list[Any]:
