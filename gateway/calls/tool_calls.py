@@ -48,7 +48,7 @@ class ToolCalls:
     ) -> None:
         self.governor = governor
         self.admission = Admission(directory, now, governor, still_good)
-        self.audit = audit or Audit(now)
+        self.audit = audit or Audit(now, labels_of=directory.labels_of)
         self._upstreams = upstreams
         self._names = Names(directory, upstreams, self.allows)
         self._looks = FleetLooks(directory, bus, self.admission, self.allows)

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.contract import contract
 from schemas.fleet_tools import FLEET_TOOLS_MAX, KIND_TOOLS, LOOK_TOOLS, LOOKS, KindTool, safety_class_of
-from schemas.projection import KINDS, SAFETY_CLASS
+from schemas.projection import KINDS, SAFETY_CLASS, listed_schema
 from schemas.registry import REGISTRY
 from tests.schemas.examples import EXAMPLES, NODE_ID
 
@@ -36,7 +36,7 @@ def test_arguments_are_those_of_the_kind_and_the_node(tool: KindTool) -> None:
     assert tool.input_schema["required"] == ["node", *own["required"]]
     assert tool.input_schema["additionalProperties"] is False
     assert "$id" not in tool.input_schema
-    assert tool.listed["outputSchema"] is REGISTRY[verb.output_id].document
+    assert tool.listed["outputSchema"] is listed_schema(verb.output_id)
     for example in EXAMPLES[verb.input_id]:
         assert tool.flaw({**example, "node": NODE_ID}) is None
         assert tool.flaw({**example, "node": "pump-7", "cap_id": "main"}) is None

@@ -288,7 +288,19 @@ async def test_each_call_leaves_one_audit_line_without_what_was_said(
     assert (unknown["tool"], unknown["decision"], unknown["code"]) == (None, "refused", "E_MANIFEST_NOT_FOUND")
     assert "MARK" not in str(lines)
     assert agent not in str(lines)
-    fields = {"tool", "node_id", "sub", "tenant", "token_id", "decision", "code", "reason", "kinds", "price_micros"}
+    fields = {
+        "tool",
+        "node_id",
+        "node_name",
+        "sub",
+        "tenant",
+        "token_id",
+        "decision",
+        "code",
+        "reason",
+        "kinds",
+        "price_micros",
+    }
     fields |= {"policy", "correlation_id", "trace_id", "took_ms"}
     assert set(answered) == set(unknown) == fields | {"event", "log_level"}
 

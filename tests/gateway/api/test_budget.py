@@ -11,7 +11,7 @@ from trio.testing import MockClock
 from actors.log.store import UnreadableError
 from actors.node.fleet import Fleet
 from gateway.governance.policy.policy import Policy
-from gateway.identity.tokens import TokenClass
+from gateway.identity.tokens import OperatorScope, TokenClass
 from tests.actors.node.harness import ScriptedNode
 from tests.gateway.api.client import AGENT, Client, token
 from tests.gateway.api.live import live_gateway, request
@@ -109,7 +109,11 @@ async def test_agent_without_an_entry_is_unauthorized_and_gets_no_account(
 
 async def test_only_agents_may_ask(autojump_clock: MockClock, site: Site) -> None:
     assert (await site.client.get("/mcp/budget")).status == 401
-    assert (await site.client.get("/mcp/budget", token(token_class=TokenClass.OPERATOR, sub="ops"))).status == 401
+    assert (
+        await site.client.get(
+            "/mcp/budget", token(token_class=TokenClass.OPERATOR, sub="ops", scopes=[OperatorScope.SPEND_READ])
+        )
+    ).status == 401
 
 
 async def test_token_that_ends_while_the_ledger_is_read_learns_nothing(

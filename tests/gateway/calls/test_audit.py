@@ -19,7 +19,8 @@ from gateway.identity.tokens import Scope
 from gateway.mcp.errors import RpcError
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.manifest import Accepted
+from schemas.labels import Labels
+from schemas.manifest import Accepted, NodeIdentity
 from tests.actors.node.harness import ScriptedNode, until
 from tests.gateway.api.client import AGENT, token
 from tests.gateway.api.test_app import ECHO, SNAPSHOT, SUBSCRIBE, live_node
@@ -64,6 +65,7 @@ async def test_line_of_a_call_says_who_what_and_how_much(
 ) -> None:
     text = '[[agents]]\nagent = "*"\ntools = ["**"]'
     site.rule('tools = ["**"]')
+    site.fleet.services.directory.label(NodeIdentity(NODE_ID, "acme"), Labels("pump-7"))
     answer = await site.client.call(ECHO, {"message": "hi"}, token(jti=TOKEN_ID))
     (cmd,) = await node.commands(1)
     assert answer.status == 200
@@ -74,6 +76,7 @@ async def test_line_of_a_call_says_who_what_and_how_much(
         "log_level": "info",
         "tool": ECHO,
         "node_id": NODE_ID,
+        "node_name": "pump-7",
         "sub": AGENT,
         "tenant": "acme",
         "token_id": TOKEN_ID,

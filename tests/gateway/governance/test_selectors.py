@@ -9,6 +9,7 @@ from gateway.governance.policy.patterns import Pattern
 from gateway.governance.policy.policy import DEFAULT, AgentRules, Price, Rate
 from gateway.governance.policy.selectors import SELECTORS_MAX, Selector, node_of, selecting, selector_trouble
 from gateway.governance.policy.text import parse
+from schemas.fleet_tools import LOOKS
 from schemas.labels import UNLABELLED, Labels, is_name
 from tests.gateway.governance.test_patterns import naive_part
 from tests.gateway.governance.test_policy import HEAD, MARK, ONE, entry_of, flaw_of, policy_of
@@ -287,7 +288,7 @@ def test_name_that_begins_like_a_devices_and_names_no_node_is_on_no_selected_nod
 @pytest.mark.parametrize("tool", NO_DEVICE)
 def test_prices_and_rates_with_nodes_never_concern_what_is_no_devices(tool: str) -> None:
     rules = rules_of_text()
-    assert rules.price_of(tool, Labels("pump-7", {"floor": "3"})) == 20_000
+    assert rules.price_of(tool, Labels("pump-7", {"floor": "3"})) == (0 if tool in LOOKS else 20_000)
     assert [rate.concerns(tool, Labels("pump-7", {"floor": "2"})) for rate in rules.rates] == [True, False]
 
 
