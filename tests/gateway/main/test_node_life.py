@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -59,7 +59,7 @@ class Field:
         find = self.gateway.devices.directory.find
         await until(lambda: (record := find(node_id)) is not None and record.live is live)
 
-    async def call(self, tool: str, arguments: dict[str, object]) -> tuple[int, Any]:
+    async def call(self, tool: str, arguments: Mapping[str, object]) -> tuple[int, Any]:
         token = self.gateway.folder.mint(
             token_class=TokenClass.AGENT_RUNTIME,
             sub="agent_00000000-0000-4000-8000-000000000001",
