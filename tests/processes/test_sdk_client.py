@@ -144,7 +144,7 @@ def test_program_of_the_how_to_finds_calls_and_follows(demo: Demo, tmp_path: Pat
     (program,) = re.findall(r"```python\n(.*?)```", HOW_TO.read_text(), re.DOTALL)
     (tmp_path / "ask.py").write_text(program)
     ran = subprocess.run(
-        [sys.executable, str(tmp_path / "ask.py"), demo.ready["http"] + "/mcp"],
+        [sys.executable, str(tmp_path / "ask.py"), demo.ready["http"] + "/mcp/fleet", "site=lab"],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
@@ -153,6 +153,6 @@ def test_program_of_the_how_to_finds_calls_and_follows(demo: Demo, tmp_path: Pat
     )
     assert ran.returncode == 0, ran.stderr
     connected, mistake, first, second = ran.stdout.splitlines()
-    assert connected == f"2026-07-28: {3 * NODES} tools"
-    assert mistake.startswith("E_MANIFEST_INVALID: Compare what you sent")
+    assert connected == "2026-07-28: fleet_find, fleet_node, system_echo_invoke, system_metrics_snapshot"
+    assert mistake.startswith("pump-1: E_MANIFEST_INVALID: Compare what you sent")
     assert {json.loads(line)["node_id"] for line in (first, second)} == {min(demo.ready["nodes"])}
