@@ -1,7 +1,8 @@
 """What operators did to nodes, and what nodes did about their own identity, as it lies in the log.
 
-A member is what follows from a node's events: it is written with them, so that a start reads members and not history.
-Keys and tokens are in neither; a certificate is named by its `kid`, a token by its `jti`.
+A node's events are a stream of their own, so that they can be forgotten. A member is what follows from them: it is
+written with them, so that a start reads members and not history. Keys and tokens are in neither; a certificate is named
+by its `kid`, a token by its `jti`.
 """
 
 from typing import TypeAlias
@@ -76,11 +77,11 @@ class Renewal(msgspec.Struct, frozen=True):
 
 
 class Current(msgspec.Struct, frozen=True):
-    """What a renewal came to: identities made before `at_ms`, all but this one, are over."""
+    """What a renewal came to: identities made up to `at_ms` are over, but for those that are named."""
 
-    at_ms: int
-    kid: str
-    jti: str | None
+    at_ms: int  # never less than before, whatever the clock did
+    kids: tuple[str, ...]
+    jtis: tuple[str, ...]  # none: tokens come from elsewhere, and none is over
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -115,22 +116,31 @@ def evolve(member: Member, event: Event) -> Member:
     change = msgspec.structs.replace
     match event:
         case NodeEnrolled(name=name, tags=tags, at_ms=at_ms):
-            return change(member, enrolled_at_ms=at_ms, name=name, tags=tags)
+            current = member.current
+            if current is not None:  # one more, whatever the clock says
+                current = Current(current.at_ms, (*current.kids, event.kid), current.jtis + _known(event.jti))
+            return change(member, enrolled_at_ms=at_ms, name=name, tags=tags, current=current)
         case NodeLabelled(name=name, tags=tags):
             return change(member, name=name, tags=tags)
         case NodeRenewed():
             renewal = Renewal(event.at_ms, event.kid, event.jti, event.public_key, event.from_kid, event.from_jti)
             return change(member, renewal=renewal)
         case IdentityRetired():
-            new = member.renewal
-            current = None if new is None else Current(new.at_ms, new.kid, new.jti)
-            return change(member, renewal=None, current=current)
+            new, old = member.renewal, member.current
+            if new is None:
+                return member
+            at_ms = new.at_ms if old is None else max(old.at_ms, new.at_ms)
+            return change(member, renewal=None, current=Current(at_ms, (new.kid,), _known(new.jti)))
         case NodeRevoked(at_ms=at_ms):
             return change(member, revoked_at_ms=at_ms, renewal=None)
         case NodeForgotten():
             return Member(member.node_id, member.tenant, revoked_at_ms=member.revoked_at_ms, is_forgotten=True)
         case NodeErased():
             return change(member, is_erased=True)
+
+
+def _known(jti: str | None) -> tuple[str, ...]:
+    return () if jti is None else (jti,)
 
 
 _encoder = msgspec.json.Encoder()

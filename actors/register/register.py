@@ -1,7 +1,7 @@
 """The register, driven: decided, made durable, then true for everybody; one thing after the other.
 
-One stream for all nodes: its events are what happened, its open items the members as they are. Whoever is cancelled
-while something is being written has it written all the same.
+What happened to a node is in a stream of its own, the members as they are now are open items of one stream for all;
+both are written together. Whoever is cancelled while something is being written has it written all the same.
 """
 
 from bisect import insort
@@ -17,11 +17,17 @@ from actors.register.events import Event, Member, decode_member, encode
 from actors.register.register_rules import Decide, Refusal, Roll, Trouble, refuses_login
 from actors.supervision.crash_report import report
 from schemas.closes import NodeClose
+from schemas.labels import UNLABELLED
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 _STREAM = "register"
-_COVERED = b"{}"  # the snapshot: the members are the state, and they are open items
+_COVERED = b"{}"  # the snapshot of a node's stream: its state is the member
+
+
+def stream_of(node_id: str) -> str:
+    """What happened to this node; cut by age, as all history is."""
+    return f"{_STREAM}/{node_id}"
 
 
 async def _nothing() -> None:
@@ -35,15 +41,12 @@ class Register:
         self._directory = directory
         self.ids: list[str] = []
         """Of all members, sorted. Not a copy: use it before the next await."""
-        self._version = 0
         self._unreadable: set[str] = set()  # members of whom nobody knows whether they are revoked
         self._turn = trio.Lock()
 
     async def load(self) -> None:
         """Once, at start."""
-        loaded = await self._store.load(_STREAM)
-        self._version = loaded.version
-        for item in loaded.open_items:
+        for item in (await self._store.load(_STREAM)).open_items:
             try:
                 self._put(decode_member(item.data))
             except msgspec.MsgspecError as error:  # damaged, or of a newer version: that node's trouble alone
@@ -77,24 +80,27 @@ class Register:
 
     async def _write(self, events: tuple[Event, ...], at_ms: int) -> tuple[Event, ...] | Refusal:
         members = self.roll.after(events)
-        part = Part(
-            stream=_STREAM,
-            expected_version=self._version,
-            at_ms=at_ms,
-            events=tuple(map(encode, events)),
-            opened=tuple(OpenItem(node_id, encode(member)) for node_id, member in members.items()),
-            snapshot=_COVERED,
-        )
-        answer = await self._store.append(part)
+        opened = tuple(OpenItem(node_id, encode(member)) for node_id, member in members.items())
+        happened: dict[str, list[bytes]] = {}
+        for event in events:
+            happened.setdefault(event.node_id, []).append(encode(event))
+        parts = [
+            Part(stream_of(node_id), None, at_ms, tuple(data), snapshot=_COVERED) for node_id, data in happened.items()
+        ]
+        answer = await self._store.append(Part(_STREAM, 0, at_ms, opened=opened), *parts)
         if not isinstance(answer, Appended):
             return Refusal(Trouble.NOT_WRITTEN)
-        self._version = answer.version
         for member in members.values():
             self._put(member)
         return events
+
+    async def forget_history(self, node_id: str) -> bool:
+        """Remove what happened to a node; whether that is durable. What holds now is the member's to say."""
+        return await self._store.forget(stream_of(node_id)) is None
 
     def _put(self, member: Member) -> None:
         if self.roll.find(member.node_id) is None:
             insort(self.ids, member.node_id)
         self.roll.put(member)
-        self._directory.label(member.identity, member.labels)
+        # Readers of the directory know nothing of a node that is revoked; its name is its own until it is forgotten.
+        self._directory.label(member.identity, UNLABELLED if member.is_revoked else member.labels)

@@ -320,12 +320,12 @@ def refuses_login(member: Member | None, jti: str, issued_at_ms: int, now_ms: in
         return None
     if member.is_revoked:
         return NodeClose.FORBIDDEN
-    over = [member.current, member.renewal if is_overdue(member, now_ms) else None]
-    for newest in over:
-        # A token's `iat` is in whole seconds: of those made in the same second only the newest itself is good.
-        if newest is not None and newest.jti not in (None, jti) and issued_at_ms <= newest.at_ms:
-            return NodeClose.UNAUTHORIZED
-    return None
+    # A token's `iat` is in whole seconds: of those made in the same second only the ones that are named are good.
+    current, renewal = member.current, member.renewal
+    is_over = current is not None and current.jtis and jti not in current.jtis and issued_at_ms <= current.at_ms
+    if renewal is not None and is_overdue(member, now_ms):
+        is_over = is_over or (renewal.jti not in (None, jti) and issued_at_ms <= renewal.at_ms)
+    return NodeClose.UNAUTHORIZED if is_over else None
 
 
 def is_over(member: Member | None, kid: str, not_before_ms: int) -> bool:
@@ -333,4 +333,4 @@ def is_over(member: Member | None, kid: str, not_before_ms: int) -> bool:
     if member is None:
         return False
     current = member.current
-    return member.is_revoked or (current is not None and kid != current.kid and not_before_ms <= current.at_ms)
+    return member.is_revoked or (current is not None and kid not in current.kids and not_before_ms <= current.at_ms)

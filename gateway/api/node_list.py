@@ -18,6 +18,7 @@ from actors.register.register import Register
 from gateway.api.pages import NODE_ID, PAGE_NODES_DEFAULT, PAGE_NODES_WITH_TOOLS_MAX, wanted_limit
 from gateway.calls.paging import LOOKS_MAX, page_behind
 from gateway.net.exchange import Exchange
+from schemas.closes import NodeClose
 from schemas.errors import Code
 from schemas.labels import TAG_RULE, is_tag
 
@@ -57,23 +58,29 @@ class Node:
             "enrolled_at_ms": member.enrolled_at_ms,
             "revoked_at_ms": member.revoked_at_ms,
         }
-        return said | _session(self.record, wall_ms)
+        session = _session(self.record, wall_ms)
+        if member.is_revoked:
+            session["left"] = _said(NodeClose.FORBIDDEN)
+        return said | session
 
 
 def _session(record: NodeRecord | None, wall_ms: int) -> dict[str, Any]:
     if record is None:
         nothing = dict.fromkeys(("since_ms", "left", "last_seen_ms", "agent", "expires_at_ms"))
         return {"live": False, "tools": [], **nothing}
-    left = None if record.left is None else {"code": record.left.value.code, "reason": record.left.value.reason}
     return {
         "live": record.live,
         "since_ms": record.since_ms,
-        "left": left,
+        "left": None if record.left is None else _said(record.left),
         "last_seen_ms": record.last_seen_ms(wall_ms),
         "agent": record.agent,
         "tools": [tool.name for tool in record.tools],
         "expires_at_ms": record.manifest["expires_at_ms"],
     }
+
+
+def _said(close: NodeClose) -> dict[str, Any]:
+    return {"code": close.value.code, "reason": close.value.reason}
 
 
 @dataclass(frozen=True, slots=True)

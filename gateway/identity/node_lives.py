@@ -114,6 +114,9 @@ class NodeLives:
                 await self._retire(member, member.renewal.kid)
             if member.is_forgotten and not member.is_erased:
                 await self._erase(member.identity)
+            elif member.is_revoked and self._directory.find(member.node_id) is not None:
+                # It was being announced, or the disk was full, when it was revoked.
+                await self._directory.forget(member.node_id, now_ms)
 
     def logged_in(self, node_id: str, token_id: str) -> None:
         """A node has come with this token. If it is that of a new identity, the old one is over."""
@@ -170,6 +173,7 @@ class NodeLives:
         if isinstance(done, Refusal):
             return done
         self._sessions.end(node.node_id, NodeClose.FORBIDDEN)
+        await self._directory.forget(node.node_id, act.at_ms)  # it has no tools, and will never have any again
         return None
 
     async def forget(self, node: NodeIdentity, by: str) -> bool | Refusal:
@@ -285,8 +289,8 @@ class NodeLives:
             return
         current = self._member(node).current
         self._drop_what_is_over(self._member(node))
-        if current is not None and current.jti is not None:
-            self._sessions.end(node.node_id, NodeClose.UNAUTHORIZED, spare=current.jti)
+        if current is not None and current.jtis:
+            self._sessions.end(node.node_id, NodeClose.UNAUTHORIZED, spare=current.jtis[0])
         else:  # its token is as good as before; it has to come with its new certificate
             self._sessions.end(node.node_id, NodeClose.SERVICE_RESTART)
 
@@ -302,6 +306,8 @@ class NodeLives:
         """Whether nothing of it is left."""
         act = self._act(node.node_id)
         if not await self._sessions.forget(node.node_id) or not await self._directory.forget(node.node_id, act.at_ms):
+            return False
+        if not await self.register.forget_history(node.node_id):
             return False
         await self._drop(self._folder.certificates.leafs_of(node.node_id))
         done = await self.register.record(lambda roll: register_rules.erased(roll, node, act), act.at_ms)

@@ -9,7 +9,7 @@ from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import OpenItem, Part
 from actors.register import register_rules as rules
 from actors.register.events import Member, NodeEnrolled
-from actors.register.register import Register
+from actors.register.register import Register, stream_of
 from actors.register.register_rules import Act, Decision, Enrolment, Refusal, Roll, Trouble
 from schemas.closes import NodeClose
 from schemas.manifest import NodeIdentity
@@ -53,8 +53,30 @@ async def test_a_restart_reads_members_and_no_history() -> None:
     for name in ("a", "b", "c"):
         await register.record(enroll(PUMP, name), AT_MS)
     loaded = await MemoryStore(disk).load("register")
-    assert (loaded.version, loaded.events, len(loaded.open_items)) == (3, (), 1)
-    assert len(await MemoryStore(disk).read("register")) == 3
+    assert (loaded.version, loaded.events, len(loaded.open_items)) == (0, (), 1)
+    assert len(await MemoryStore(disk).read(stream_of(PUMP.node_id))) == 3
+
+
+async def test_what_happened_to_a_node_can_be_forgotten_and_what_holds_stays() -> None:
+    disk = MemoryDisk()
+    register, _ = await opened(disk)
+    await register.record(enroll(PUMP, "pump-7"), AT_MS)
+    await register.record(enroll(VALVE), AT_MS)
+    assert await register.forget_history(PUMP.node_id)
+    assert await MemoryStore(disk).read(stream_of(PUMP.node_id)) == ()
+    assert len(await MemoryStore(disk).read(stream_of(VALVE.node_id))) == 1
+    again, _ = await opened(disk)
+    assert again.find(PUMP.node_id) == register.find(PUMP.node_id)
+    disk.is_full = True
+    assert not await register.forget_history(VALVE.node_id)
+
+
+async def test_readers_know_nothing_of_a_revoked_node_and_its_name_is_taken_all_the_same() -> None:
+    register, directory = await opened(MemoryDisk())
+    await register.record(enroll(PUMP, "pump-7"), AT_MS)
+    await register.record(lambda roll: rules.revoke(roll, PUMP, ACT), AT_MS)
+    assert directory.named("acme", "pump-7") is None
+    assert await register.record(enroll(VALVE, "pump-7"), AT_MS) == Refusal(Trouble.NAME_TAKEN, 0)
 
 
 async def test_what_the_log_does_not_take_is_not_true() -> None:
@@ -107,7 +129,7 @@ async def test_a_member_that_cannot_be_read_is_that_nodes_trouble_and_it_does_no
     disk = MemoryDisk()
     register, _ = await opened(disk)
     await register.record(enroll(PUMP), AT_MS)
-    damaged = Part("register", 1, AT_MS, opened=(OpenItem(VALVE.node_id, b'{"node'),))
+    damaged = Part("register", 0, AT_MS, opened=(OpenItem(VALVE.node_id, b'{"node'),))
     await MemoryStore(disk).append(damaged)
     with structlog.testing.capture_logs() as lines:
         again, _ = await opened(disk)
@@ -124,7 +146,7 @@ async def test_nothing_to_do_is_not_written() -> None:
         return ()
 
     assert await register.record(nothing, AT_MS) == ()
-    assert (await MemoryStore(disk).load("register")).version == 0
+    assert await MemoryStore(disk).open_streams() == ()
 
 
 @pytest.mark.parametrize("name", [None, "pump-7"])

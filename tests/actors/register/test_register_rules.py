@@ -319,6 +319,28 @@ def test_where_tokens_come_from_elsewhere_none_is_refused_for_a_renewal() -> Non
     assert rules.is_over(member(roll), "k0", AT_MS)
 
 
+def test_a_clock_that_steps_back_revives_no_identity() -> None:
+    roll = enrolled((PUMP, None))
+    renewed(roll)
+    take(roll, rules.retire(roll, PUMP, "k1", ACT))
+    earlier = Act("ada", AT_MS - 50_000)
+    take(roll, rules.renew(roll, PUMP, NewIdentity("k2", "J2", "bb" * 32), "k1", "J1", earlier))
+    take(roll, rules.retire(roll, PUMP, "k2", earlier))
+    assert rules.refuses_login(member(roll), "J1", AT_MS, AT_MS) is NodeClose.UNAUTHORIZED
+    assert rules.is_over(member(roll), "k1", AT_MS)
+    assert rules.refuses_login(member(roll), "J2", earlier.at_ms, AT_MS) is None
+
+
+def test_an_identity_enrolled_beside_a_renewed_one_is_good_whatever_its_date() -> None:
+    roll = enrolled((PUMP, None))
+    renewed(roll)
+    take(roll, rules.retire(roll, PUMP, "k1", ACT))
+    take(roll, rules.enroll(roll, [Enrolment(PUMP, "k7", "J7")], nobody, ACT))  # in the same second
+    for kid, jti, good in (("k7", "J7", True), ("k1", "J1", True), ("k0", "J0", False)):
+        assert (rules.refuses_login(member(roll), jti, AT_MS, AT_MS) is None) is good
+        assert rules.is_over(member(roll), kid, AT_MS) is not good
+
+
 def test_nobody_has_anything_against_a_node_that_the_register_does_not_know() -> None:
     assert rules.refuses_login(None, "J0", 0, AT_MS) is None
     assert not rules.is_over(None, "k0", 0)

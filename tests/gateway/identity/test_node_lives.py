@@ -148,6 +148,18 @@ async def test_revoked_node_is_refused_now_and_after_a_restart(place: Place) -> 
     assert place.logs_in(made.identity.token) is NodeClose.FORBIDDEN
 
 
+async def test_a_manifest_that_came_in_between_is_removed_at_the_next_look(
+    place: Place, autojump_clock: MockClock
+) -> None:
+    lives = await place.start()
+    await enrolled(lives)
+    await lives.revoke(PUMP, "ada")
+    await announced(place, PUMP)  # it was on its way
+    await running(lives, lambda: place.directory.find(PUMP.node_id) is None)
+    await place.start()
+    assert place.directory.find(PUMP.node_id) is None
+
+
 async def test_a_revocation_that_is_not_written_ends_nothing(place: Place) -> None:
     lives = await place.start()
     await enrolled(lives)
@@ -173,8 +185,10 @@ async def test_nothing_of_a_forgotten_node_is_kept_but_that_it_is_revoked(place:
     await announced(place, PUMP)
     assert await lives.forget(PUMP, "ada") == Refusal(Trouble.NOT_REVOKED)
     await lives.revoke(PUMP, "ada")
+    assert place.directory.find(PUMP.node_id) is None  # agents see it no more
     assert await lives.forget(PUMP, "ada") is True
     assert place.sessions.forgotten == [PUMP.node_id]
+    assert b"pump-7" not in str(place.disk.streams).encode()
     for _ in range(2):  # now, and after a restart
         assert place.leaf_files() == set()
         assert place.directory.find(PUMP.node_id) is None
@@ -194,7 +208,7 @@ async def test_what_is_forgotten_and_not_erased_is_erased_at_the_next_start(plac
     await lives.revoke(PUMP, "ada")
     place.sessions.forgets = False  # its last connection is still being closed
     assert await lives.forget(PUMP, "ada") is False
-    assert place.directory.find(PUMP.node_id) is not None
+    assert len(place.leaf_files()) == 1
     place.sessions.forgets = True
     await place.start()
     assert place.sessions.forgotten == [PUMP.node_id]

@@ -24,7 +24,6 @@ from gateway.identity.node_lives import Made, Wanted
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.server import Running, running
 from gateway.main.settings import load
-from schemas.closes import NodeClose
 from schemas.manifest import NodeIdentity
 from tests.actors.node.harness import until
 from tests.gateway.api.live import Client, request
@@ -109,11 +108,9 @@ async def test_revoked_node_is_closed_with_4403_stays_away_and_is_gone_once_it_i
         await here.until_live(node.node_id)
         assert (await here.call("system_echo_invoke", {"node": "marked-name", "message": "x"}))[0] == 200
         assert await here.gateway.lives.revoke(node, "ada") is None
-        await here.until_live(node.node_id, live=False)
         await until(lambda: bool(here.ended))
-        record = here.gateway.devices.directory.find(node.node_id)
-        assert record is not None
-        assert record.left is NodeClose.FORBIDDEN
+        assert here.gateway.devices.directory.find(node.node_id) is None
+        assert (await here.call("system_echo_invoke", {"node": "marked-name", "message": "x"}))[0] == 404
         here.run(made.identity)  # it tries all the same
         await until(lambda: len(here.ended) == 2)
         await until(lambda: here.gateway.devices.fleet.nodes.find(node.node_id) is None)
@@ -122,6 +119,8 @@ async def test_revoked_node_is_closed_with_4403_stays_away_and_is_gone_once_it_i
     with sqlite3.connect(tmp_path / "data" / "log.sqlite") as log:
         streams = {row[0] for row in log.execute("SELECT name FROM stream")}
         assert f"node/{node.node_id}" not in streams
+        kept = [row for table in ("run", "snapshot", "open_item") for row in log.execute(f"SELECT * FROM {table}")]
+        assert "marked-name" not in str(kept)
     assert list((tmp_path / "data" / "leafs").iterdir()) == []
 
 
