@@ -13,10 +13,13 @@ from ulid import ULID
 
 from actors.device.agent import Agent
 from actors.device.device import standard_device
+from actors.device.gateway_address import GatewayAddress
 from actors.device.identity import DeviceIdentity, hw_fingerprint
 from actors.device.memory_journal import JournalDisk, MemoryJournal
 from actors.device.mock_sampler import MockSampler
 from actors.device.reconnect_rules import StayAway
+from actors.device.renewal import Renewal
+from actors.device.renewal_client import RenewalClient
 from actors.device.websocket import WebSocketDialer
 from actors.register.register_rules import Refusal
 from gateway.commands.node_run import wall_ms
@@ -24,6 +27,7 @@ from gateway.identity.node_lives import Made, Wanted
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.server import Running, running
 from gateway.main.settings import load
+from schemas.closes import NodeClose
 from schemas.manifest import NodeIdentity
 from tests.actors.node.harness import until
 from tests.gateway.api.live import Client, request
@@ -44,7 +48,7 @@ class Field:
         assert not isinstance(made, Refusal)
         return made[0]
 
-    def run(self, identity: DeviceIdentity) -> None:
+    def run(self, identity: DeviceIdentity) -> Agent:
         device = standard_device(identity, hw_fingerprint("test", None), MockSampler(1, wall_ms()), wall_ms)
         dial = WebSocketDialer(self._nursery, self.gateway.device_url)
         agent = Agent(device, journal=MemoryJournal(JournalDisk()), connect=dial, wall_ms=wall_ms, rng=Random(1))
@@ -53,6 +57,18 @@ class Field:
             self.ended.append(await agent.run())
 
         self._nursery.start_soon(be)
+        return agent
+
+    def renew(self, agent: Agent, identity: DeviceIdentity, folder: Path) -> None:
+        """As `node run` does beside the agent."""
+
+        def use(renewed: DeviceIdentity) -> None:
+            device = standard_device(renewed, hw_fingerprint("test", None), MockSampler(1, wall_ms()), wall_ms)
+            agent.use(device.credentials)
+
+        ask = RenewalClient(GatewayAddress(self.gateway.device_url))
+        renewal = Renewal(folder, identity, ask=ask, gateway_ms=agent.gateway_ms, renewed=use, rng=Random(1))
+        self._nursery.start_soon(renewal.run)
 
     async def until_live(self, node_id: str, *, live: bool = True) -> None:
         find = self.gateway.devices.directory.find
@@ -139,3 +155,32 @@ async def test_node_that_comes_with_its_new_identity_ends_the_old_one_for_good(t
         here.run(made.identity)
         await until(lambda: any("token" in stay.reason for stay in here.ended))  # 4401, and there is no newer one
         await here.until_live(node.node_id)
+
+
+async def test_a_node_renews_by_itself_and_comes_back_with_what_it_was_given(tmp_path: Path) -> None:
+    async with field(tmp_path) as here:
+        made = await here.enroll("pump-7")
+        node = made.member.identity
+        long_ago_ms = wall_ms() - 200 * 86_400_000  # more than half of its life has passed
+        folder = here.gateway.folder
+        old = folder.make_identity(node.node_id, node.tenant, str(ULID()), long_ago_ms)
+        folder.certificates.forget(made.identity.leaf)
+        folder.certificates.learn(old.leaf)
+        old.save(tmp_path / "node")
+        agent = here.run(old)
+        await here.until_live(node.node_id)
+        here.renew(agent, old, tmp_path / "node")
+        await until(lambda: DeviceIdentity.load(tmp_path / "node").leaf.kid != old.leaf.kid)
+        new = DeviceIdentity.load(tmp_path / "node")
+        member = here.gateway.lives.register.find(node.node_id)
+        assert member is not None
+        assert member.renewal is not None
+        assert (member.renewal.kid, member.renewal.from_kid) == (new.leaf.kid, old.leaf.kid)
+        here.gateway.devices.fleet.end(node.node_id, NodeClose.SERVICE_RESTART)
+        leafs = here.gateway.folder.certificates.leafs_of
+        await until(lambda: [leaf.kid for leaf in leafs(node.node_id)] == [new.leaf.kid])
+        await here.until_live(node.node_id)
+        status, _ = await here.call("system_echo_invoke", {"node": "pump-7", "message": "still here"})
+        assert status == 200
+        here.run(old)
+        await until(lambda: any("token" in stay.reason for stay in here.ended))
