@@ -214,6 +214,8 @@ class LocalDirectory:
 
     def label(self, node: NodeIdentity, labels: Labels) -> None:
         """From now on operators call the node this. That it is durable, and the name nobody else's, is the caller's."""
+        if (node.tenant, labels) == self._labels.get(node.node_id, (node.tenant, UNLABELLED)):
+            return
         older = self._labels.pop(node.node_id, None)
         if older is not None:
             self._index(node.node_id, *older, _remove_one)

@@ -22,7 +22,6 @@ class Renewed:
 
 class NotRenewed(StrEnum):
     NODE_REVOKED = "node_revoked"
-    NOT_CURRENT = "not_current"  # the certificate or the token is not one that this node has in force
     SECOND_KEY = "second_key"  # this identity was renewed already, with another key
     NOT_RECORDED = "not_recorded"  # the log refused: nothing has changed
 

@@ -70,7 +70,7 @@ class NodeActor:
 
     def __init__(self, proved: Authenticated, connection: Connection, services: NodeServices) -> None:
         self.identity = proved.identity
-        self.token_id = proved.token_id
+        self.token_id, self.token_issued_at_ms = proved.token_id, proved.token_issued_at_ms
         self.tools: Mapping[str, Tool] = {}
         self.epoch = 0  # until it is granted
         self._auth_msg_id, self._agent = proved.msg_id, proved.agent

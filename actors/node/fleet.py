@@ -129,10 +129,12 @@ class Fleet:
             if actor.token_id == token_id:
                 actor.close(NodeClose.UNAUTHORIZED)
 
-    def end(self, node_id: str, close: NodeClose, *, spare: str | None = None) -> None:
-        """End the session of this node, but not one that the token `spare` opened."""
+    def end(
+        self, node_id: str, close: NodeClose, is_over: Callable[[str, int], bool] = lambda _jti, _issued_at_ms: True
+    ) -> None:
+        """End the session of this node, if the token that opened it `is_over`."""
         actor = self.nodes.find(node_id)
-        if actor is not None and (spare is None or actor.token_id != spare):
+        if actor is not None and is_over(actor.token_id, actor.token_issued_at_ms):
             actor.close(close)
 
     async def forget(self, node_id: str) -> bool:

@@ -85,4 +85,5 @@ class Authenticated:
     msg_id: str  # of the frame, for `auth_ok` to name
     token_id: str
     token_expires_at_ms: int
+    token_issued_at_ms: int = 0
     agent: str | None = None  # what runs on the node and in which version, as it says itself; for operators only

@@ -116,10 +116,14 @@ def evolve(member: Member, event: Event) -> Member:
     change = msgspec.structs.replace
     match event:
         case NodeEnrolled(name=name, tags=tags, at_ms=at_ms):
-            current = member.current
+            current, unused = member.current, member.renewal
             if current is not None:  # one more, whatever the clock says
-                current = Current(current.at_ms, (*current.kids, event.kid), current.jtis + _known(event.jti))
-            return change(member, enrolled_at_ms=at_ms, name=name, tags=tags, current=current)
+                more = [event] if unused is None else [unused, event]
+                kids = (*current.kids, *(one.kid for one in more))
+                jtis = sum((_known(one.jti) for one in more), current.jtis)
+                current = Current(current.at_ms, kids, jtis)
+            # A renewal that nobody has used ends nothing any more: the node was given another identity.
+            return change(member, enrolled_at_ms=at_ms, name=name, tags=tags, current=current, renewal=None)
         case NodeLabelled(name=name, tags=tags):
             return change(member, name=name, tags=tags)
         case NodeRenewed():
@@ -129,7 +133,7 @@ def evolve(member: Member, event: Event) -> Member:
             new, old = member.renewal, member.current
             if new is None:
                 return member
-            at_ms = new.at_ms if old is None else max(old.at_ms, new.at_ms)
+            at_ms = max(new.at_ms, member.enrolled_at_ms or 0, 0 if old is None else old.at_ms)
             return change(member, renewal=None, current=Current(at_ms, (new.kid,), _known(new.jti)))
         case NodeRevoked(at_ms=at_ms):
             return change(member, revoked_at_ms=at_ms, renewal=None)

@@ -5,7 +5,7 @@ both are written together. Whoever is cancelled while something is being written
 """
 
 from bisect import insort
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import structlog
@@ -13,7 +13,7 @@ import trio
 
 from actors.bus.directory import LocalDirectory
 from actors.log.store import Appended, LogStore, OpenItem, Part
-from actors.register.events import Event, Member, decode_member, encode
+from actors.register.events import Event, Member, NodeRevoked, decode_member, encode
 from actors.register.register_rules import Decide, Refusal, Roll, Trouble, refuses_login
 from actors.supervision.crash_report import report
 from schemas.closes import NodeClose
@@ -30,10 +30,6 @@ def stream_of(node_id: str) -> str:
     return f"{_STREAM}/{node_id}"
 
 
-async def _nothing() -> None:
-    await trio.lowlevel.checkpoint()
-
-
 class Register:
     def __init__(self, store: LogStore, directory: LocalDirectory) -> None:
         self.roll = Roll()
@@ -41,6 +37,8 @@ class Register:
         self._directory = directory
         self.ids: list[str] = []
         """Of all members, sorted. Not a copy: use it before the next await."""
+        self.makes_tokens = True
+        """Whether nodes' tokens are made here."""
         self._unreadable: set[str] = set()  # members of whom nobody knows whether they are revoked
         self._turn = trio.Lock()
 
@@ -63,17 +61,20 @@ class Register:
         """What there is against a token of this node that is good in itself."""
         if node_id in self._unreadable:
             return NodeClose.INTERNAL
-        return refuses_login(self.roll.find(node_id), jti, issued_at_ms, now_ms)
+        refused = refuses_login(self.roll.find(node_id), jti, issued_at_ms, now_ms)
+        # A token from elsewhere is good for as long as its issuer says; a revoked node is ours to refuse.
+        return refused if self.makes_tokens or refused is NodeClose.FORBIDDEN else None
 
-    async def record(
-        self, decide: Decide, at_ms: int, before: Callable[[], Awaitable[None]] = _nothing
-    ) -> tuple[Event, ...] | Refusal:
-        """Decide on what is true now, do what has to come `before` it is written, write it, and let it be true."""
+    async def record(self, decide: Decide, at_ms: int) -> tuple[Event, ...] | Refusal:
+        """Decide on what is true now, write it, and let it be true."""
         async with self._turn:
             decided = decide(self.roll)
-            if isinstance(decided, Refusal) or not decided:
-                return decided if isinstance(decided, Refusal) else ()
-            await before()
+            if isinstance(decided, Refusal):
+                return decided
+            if any(event.node_id in self._unreadable and not isinstance(event, NodeRevoked) for event in decided):
+                return Refusal(Trouble.UNREADABLE)
+            if not decided:
+                return ()
             with trio.CancelScope(shield=True):  # else the next one would decide on what is no longer true
                 written = await self._write(tuple(decided), at_ms)
         return written
@@ -92,6 +93,7 @@ class Register:
             return Refusal(Trouble.NOT_WRITTEN)
         for member in members.values():
             self._put(member)
+            self._unreadable.discard(member.node_id)  # it was revoked
         return events
 
     async def forget_history(self, node_id: str) -> bool:

@@ -45,6 +45,7 @@ class Trouble(StrEnum):
     REVOKED = "revoked"
     NOT_REVOKED = "not_revoked"
     RENEWED_OTHERWISE = "renewed_otherwise"
+    UNREADABLE = "unreadable"
     NOT_WRITTEN = "not_written"
 
 
@@ -78,6 +79,10 @@ WORDS = {
     Trouble.RENEWED_OTHERWISE: (
         "This identity was already renewed, with another key.",
         "Use the identity of that renewal. If it is lost, renew or enroll the node as an operator.",
+    ),
+    Trouble.UNREADABLE: (
+        "What the register has of this node cannot be read: nobody knows whether it is revoked.",
+        "Restore the data folder from a backup, or revoke the node.",
     ),
     Trouble.NOT_WRITTEN: ("The log did not take this: nothing has changed.", "Make room on the disk, then try again."),
 }
@@ -320,17 +325,18 @@ def refuses_login(member: Member | None, jti: str, issued_at_ms: int, now_ms: in
         return None
     if member.is_revoked:
         return NodeClose.FORBIDDEN
-    # A token's `iat` is in whole seconds: of those made in the same second only the ones that are named are good.
     current, renewal = member.current, member.renewal
-    is_over = current is not None and current.jtis and jti not in current.jtis and issued_at_ms <= current.at_ms
-    if renewal is not None and is_overdue(member, now_ms):
-        is_over = is_over or (renewal.jti not in (None, jti) and issued_at_ms <= renewal.at_ms)
+    if (renewal is not None and jti == renewal.jti) or (current is not None and jti in current.jtis):
+        return None  # the register knows it, so that no date has to tell
+    is_over = current is not None and bool(current.jtis) and issued_at_ms <= current.at_ms
+    if renewal is not None and renewal.jti is not None and is_overdue(member, now_ms):
+        is_over = is_over or issued_at_ms <= max(renewal.at_ms, member.enrolled_at_ms or 0)
     return NodeClose.UNAUTHORIZED if is_over else None
 
 
 def is_over(member: Member | None, kid: str, not_before_ms: int) -> bool:
     """Whether a certificate of this node, made then, no longer counts."""
-    if member is None:
+    if member is None or (member.renewal is not None and kid == member.renewal.kid):
         return False
     current = member.current
     return member.is_revoked or (current is not None and kid not in current.kids and not_before_ms <= current.at_ms)

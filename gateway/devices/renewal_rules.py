@@ -103,9 +103,6 @@ REFUSED = {
     NotRenewed.NODE_REVOKED: Refusal(
         HTTPStatus.FORBIDDEN, Code.SAFETY_DENIED, NotRenewed.NODE_REVOKED, "The node was revoked.", _ENROLL
     ),
-    NotRenewed.NOT_CURRENT: _unattested(
-        NotRenewed.NOT_CURRENT, "The identity is not the one that this node has in force.", _ENROLL
-    ),
     NotRenewed.SECOND_KEY: _unattested(
         NotRenewed.SECOND_KEY, "This identity was renewed already, with another key.", _ENROLL
     ),

@@ -47,4 +47,4 @@ def judge_auth(
         if over is not None:
             return over
     identity = NodeIdentity(frame.node_id, principal.tenant)
-    return Authenticated(identity, frame.msg_id, principal.jti, principal.expires_at_ms)
+    return Authenticated(identity, frame.msg_id, principal.jti, principal.expires_at_ms, principal.issued_at_ms)

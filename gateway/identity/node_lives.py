@@ -7,9 +7,7 @@ start. Who may do this is decided elsewhere.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import structlog
@@ -21,13 +19,14 @@ from actors.bus.renewal import NotRenewed, Renewed
 from actors.device.identity import DeviceIdentity
 from actors.node.moment import Moment
 from actors.register import register_rules
-from actors.register.events import Event, Member
+from actors.register.events import Event, IdentityRetired, Member
 from actors.register.register import Register
 from actors.register.register_rules import Act, Enrolment, NewIdentity, Refusal, Trouble, is_over, is_overdue
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.main.data_folder import DataFolder
+from gateway.identity.leaf_files import LeafFiles
+from gateway.main.data_folder import DataFolder, makes_tokens
 from schemas.certificates import Leaf
 from schemas.closes import NodeClose
 from schemas.manifest import NodeIdentity
@@ -45,7 +44,7 @@ LOOK_EVERY_S = 60.0  # for identities whose time is up, and for what is not eras
 class Sessions(Protocol):
     """Those of nodes, and what they left in the log: `actors.node.fleet.Fleet`."""
 
-    def end(self, node_id: str, close: NodeClose, *, spare: str | None = None) -> None: ...
+    def end(self, node_id: str, close: NodeClose, is_over: Callable[[str, int], bool] = ...) -> None: ...
 
     async def forget(self, node_id: str) -> bool: ...
 
@@ -84,6 +83,7 @@ class NodeLives:
         self._sessions = sessions
         self._new_id = new_id
         self._now = now
+        self._leafs = LeafFiles(folder)
         self._used: dict[str, str] = {}  # node → the certificate it was renewed to: logged in with, not yet recorded
         self._news = trio.Event()
 
@@ -91,8 +91,8 @@ class NodeLives:
 
     async def load(self) -> None:
         """Once, at start, when register and directory are loaded: what is over does not count."""
-        for member in self.register:
-            self._drop_what_is_over(member)
+        for member in list(self.register):
+            await self._drop_what_is_over(member)
         await self._finish()
 
     def start(self, supervisor: Supervisor) -> None:
@@ -107,10 +107,14 @@ class NodeLives:
 
     async def _finish(self) -> None:
         """End old identities, erase what is forgotten. What the log does not take now is tried at the next look."""
+        for node_id, kid in list(self._used.items()):
+            used = self.register.find(node_id)
+            is_moot = used is None or used.renewal is None or used.renewal.kid != kid
+            if (is_moot or (used is not None and await self._retire(used, kid))) and self._used.get(node_id) == kid:
+                del self._used[node_id]
         now_ms = self._now().wall_ms
-        used, self._used = self._used, {}
         for member in list(self.register):
-            if member.renewal is not None and (used.get(member.node_id) or is_overdue(member, now_ms)):
+            if member.renewal is not None and is_overdue(member, now_ms):
                 await self._retire(member, member.renewal.kid)
             if member.is_forgotten and not member.is_erased:
                 await self._erase(member.identity)
@@ -212,13 +216,14 @@ class NodeLives:
             leaf = self._folder.issue(
                 node.node_id, node.tenant, Ed25519PublicKey.from_public_bytes(public_key), act.at_ms
             )
-            makes_token = self._folder.node_token(node.node_id, node.tenant, jti, act.at_ms) is not None
-            new = NewIdentity(leaf.kid, jti if makes_token else None, public_key.hex())
+            new = NewIdentity(leaf.kid, jti if makes_tokens(self._folder.path) else None, public_key.hex())
             done = await self._record_with(
                 lambda roll: register_rules.renew(roll, node, new, kid, token_id, act), [leaf], act
             )
             if isinstance(done, Refusal):
                 return done
+            if any(isinstance(event, IdentityRetired) for event in done):
+                await self._end_what_is_over(node)
         renewal = self._member(node).renewal
         leaf_now = None if renewal is None else self._folder.certificates.resolve(renewal.kid)
         if renewal is None or leaf_now is None or renewal.public_key != public_key.hex():
@@ -251,56 +256,51 @@ class NodeLives:
         self, decide: register_rules.Decide, leafs: Sequence[Leaf], act: Act
     ) -> tuple[Event, ...] | Refusal:
         """Record what needs these certificates, which are on the disk before that. They go if it comes to nothing."""
+        done: tuple[Event, ...] | Refusal = Refusal(Trouble.NOT_WRITTEN)
         try:
-            done = await self.register.record(decide, act.at_ms, partial(trio.to_thread.run_sync, self._keep, leafs))
+            await self._leafs.keep(leafs)
+            done = await self.register.record(decide, act.at_ms)
         except OSError as error:
             log.error("certificate_not_written", errno=error.errno)
-            done = Refusal(Trouble.NOT_WRITTEN)
         except trio.Cancelled:  # before it was written: once it is being written, it is not cancelled
-            await self._drop(leafs)
+            await self._leafs.drop(leafs)
             raise
         if isinstance(done, Refusal) or not done:
-            await self._drop(leafs)
+            await self._leafs.drop(leafs)
         else:
-            for leaf in leafs:
-                self._folder.certificates.learn(leaf)
+            self._leafs.learn(leafs)
         return done
 
-    def _keep(self, leafs: Sequence[Leaf]) -> None:
-        for leaf in leafs:
-            self._folder.keep(leaf)
-
-    async def _drop(self, leafs: Sequence[Leaf]) -> None:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._drop_files, leafs)
-        for leaf in leafs:
-            self._folder.certificates.forget(leaf)
-
-    def _drop_files(self, leafs: Sequence[Leaf]) -> None:
-        for leaf in leafs:
-            with suppress(OSError):  # then it goes at the next start: the register says that it is over
-                self._folder.drop(leaf)
-
-    async def _retire(self, member: Member, kid: str) -> None:
-        """The identity `kid` is the only one from now on; whoever is connected by an older one has to come back."""
+    async def _retire(self, member: Member, kid: str) -> bool:
+        """The identity `kid` is the only one from now on; whether that is recorded."""
         act, node = self._act(member.node_id), member.identity
         done = await self.register.record(lambda roll: register_rules.retire(roll, node, kid, act), act.at_ms)
-        if isinstance(done, Refusal) or not done:
-            return
-        current = self._member(node).current
-        self._drop_what_is_over(self._member(node))
-        if current is not None and current.jtis:
-            self._sessions.end(node.node_id, NodeClose.UNAUTHORIZED, spare=current.jtis[0])
+        if isinstance(done, Refusal):
+            return False
+        if done:
+            await self._end_what_is_over(node)
+        return True
+
+    async def _end_what_is_over(self, node: NodeIdentity) -> None:
+        """Whoever is connected by an identity that is over has to come back with another."""
+        member = self._member(node)
+        await self._drop_what_is_over(member)
+        if member.current is not None and member.current.jtis:
+
+            def is_over(jti: str, issued_at_ms: int) -> bool:
+                return self.register.refuses_login(node.node_id, jti, issued_at_ms, self._now().wall_ms) is not None
+
+            self._sessions.end(node.node_id, NodeClose.UNAUTHORIZED, is_over)
         else:  # its token is as good as before; it has to come with its new certificate
             self._sessions.end(node.node_id, NodeClose.SERVICE_RESTART)
 
-    def _drop_what_is_over(self, member: Member) -> None:
+    async def _drop_what_is_over(self, member: Member) -> None:
         if member.current is None or member.is_revoked:
             return
-        for leaf in self._folder.certificates.leafs_of(member.node_id):
-            if is_over(member, leaf.kid, leaf.not_before_ms):
-                self._folder.certificates.forget(leaf)
-                self._drop_files([leaf])
+        leafs = self._folder.certificates.leafs_of(member.node_id)
+        over = [leaf for leaf in leafs if is_over(member, leaf.kid, leaf.not_before_ms)]
+        if over:
+            await self._leafs.drop(over)
 
     async def _erase(self, node: NodeIdentity) -> bool:
         """Whether nothing of it is left."""
@@ -309,6 +309,6 @@ class NodeLives:
             return False
         if not await self.register.forget_history(node.node_id):
             return False
-        await self._drop(self._folder.certificates.leafs_of(node.node_id))
+        await self._leafs.drop(self._folder.certificates.leafs_of(node.node_id))
         done = await self.register.record(lambda roll: register_rules.erased(roll, node, act), act.at_ms)
         return not isinstance(done, Refusal)

@@ -15,7 +15,7 @@ are never readable by others, not even while they are being written.
 import errno
 import fcntl
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -155,7 +155,7 @@ class DataFolder:
         if self.certificates.tenants_of(node_id) - {tenant}:
             raise ValueError("this node id belongs to another tenant: leave it out for a new one, or choose another")
         identity = self.make_identity(node_id, tenant, jti, now_ms)
-        self.keep(identity.leaf)
+        self.keep([identity.leaf])
         self.certificates.learn(identity.leaf)
         return identity
 
@@ -177,10 +177,15 @@ class DataFolder:
         scopes, life_s = [Scope.DEVICE_CONNECT], NODE_TOKEN_LIFE_S
         return self.mint(TokenClass.DEVICE_RUNTIME, node_id, tenant, scopes, life_s, jti, now_ms)
 
-    def keep(self, leaf: Leaf) -> None:
-        """Durable. Raises OSError."""
-        (self.path / "leafs").mkdir(mode=0o700, exist_ok=True)
-        write_private(self.path / "leafs" / f"{leaf.kid}.crt", leaf.der)
+    def keep(self, leafs: Sequence[Leaf]) -> None:
+        """Durable, names and all. Raises OSError."""
+        folder = self.path / "leafs"
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _sync(self.path)
+        for leaf in leafs:
+            write_private(folder / f"{leaf.kid}.crt", leaf.der)
+        _sync(folder)
 
     def drop(self, leaf: Leaf) -> None:
         """Its file goes. Raises OSError; idempotent."""

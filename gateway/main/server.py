@@ -135,6 +135,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
 
             verifier, certificates = folder.verifier, folder.certificates
             devices = DeviceSide(supervisor, store, verifier, certificates, device_settings, device_tls, renew)
+            devices.register.makes_tokens = token_keys is None
             await devices.start()
             mint, now_here = Mint(os.urandom), now_of_this_run()
 

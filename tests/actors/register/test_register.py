@@ -10,7 +10,7 @@ from actors.log.store import OpenItem, Part
 from actors.register import register_rules as rules
 from actors.register.events import Member, NodeEnrolled
 from actors.register.register import Register, stream_of
-from actors.register.register_rules import Act, Decision, Enrolment, Refusal, Roll, Trouble
+from actors.register.register_rules import Act, Decision, Enrolment, NewIdentity, Refusal, Roll, Trouble
 from schemas.closes import NodeClose
 from schemas.manifest import NodeIdentity
 
@@ -95,7 +95,7 @@ async def test_of_two_that_want_one_name_the_second_is_refused() -> None:
     outcomes: list[object] = []
 
     async def want(node: NodeIdentity) -> None:
-        outcomes.append(await register.record(enroll(node, "pump-7"), AT_MS, trio.lowlevel.checkpoint))
+        outcomes.append(await register.record(enroll(node, "pump-7"), AT_MS))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(want, PUMP)
@@ -116,11 +116,11 @@ async def test_whoever_is_cancelled_while_it_is_written_has_it_written() -> None
     register, _ = await opened(MemoryDisk())
     with trio.CancelScope() as scope:
 
-        async def cancel_now() -> None:
-            await trio.lowlevel.checkpoint()
-            scope.cancel()
+        def cancel_and_enroll(roll: Roll) -> Decision:
+            scope.cancel()  # between the decision and the disk's answer
+            return enroll(PUMP, "pump-7")(roll)
 
-        await register.record(enroll(PUMP, "pump-7"), AT_MS, cancel_now)
+        await register.record(cancel_and_enroll, AT_MS)
     assert register.find(PUMP.node_id) is not None
     assert not isinstance(await register.record(lambda roll: rules.revoke(roll, PUMP, ACT), AT_MS), Refusal)
 
@@ -136,6 +136,23 @@ async def test_a_member_that_cannot_be_read_is_that_nodes_trouble_and_it_does_no
     assert [line["event"] for line in lines] == ["register_unreadable"]
     assert again.refuses_login(VALVE.node_id, "J", AT_MS, AT_MS) is NodeClose.INTERNAL
     assert again.refuses_login(PUMP.node_id, "J", AT_MS, AT_MS) is None
+    # It may be revoked: nothing may be written over it, but that it is.
+    named = await again.record(lambda roll: rules.rename(roll, VALVE, "valve", ACT), AT_MS)
+    assert named == Refusal(Trouble.UNREADABLE)
+    assert not isinstance(await again.record(lambda roll: rules.revoke(roll, VALVE, ACT), AT_MS), Refusal)
+    assert again.refuses_login(VALVE.node_id, "J", AT_MS, AT_MS) is NodeClose.FORBIDDEN
+
+
+async def test_where_tokens_come_from_elsewhere_only_a_revoked_node_is_refused() -> None:
+    register, _ = await opened(MemoryDisk())
+    register.makes_tokens = False
+    await register.record(enroll(PUMP), AT_MS)
+    new = NewIdentity("k1", "J1", "aa" * 32)  # from when they were made here
+    await register.record(lambda roll: rules.renew(roll, PUMP, new, None, None, ACT), AT_MS)
+    await register.record(lambda roll: rules.retire(roll, PUMP, "k1", ACT), AT_MS)
+    assert register.refuses_login(PUMP.node_id, "J9", 0, AT_MS) is None
+    await register.record(lambda roll: rules.revoke(roll, PUMP, ACT), AT_MS)
+    assert register.refuses_login(PUMP.node_id, "J9", 0, AT_MS) is NodeClose.FORBIDDEN
 
 
 async def test_nothing_to_do_is_not_written() -> None:

@@ -252,7 +252,6 @@ async def test_signature_of_something_else_is_403(field: str) -> None:
     ("outcome", "status", "code"),
     [
         (NotRenewed.NODE_REVOKED, 403, "E_SAFETY_DENIED"),
-        (NotRenewed.NOT_CURRENT, 403, "E_ATTESTATION_FAILED"),
         (NotRenewed.SECOND_KEY, 403, "E_ATTESTATION_FAILED"),
         (NotRenewed.NOT_RECORDED, 500, "E_INTERNAL"),
     ],

@@ -1,6 +1,7 @@
 """A node's life: what is on the disk at each step, what a crash or a refusal leaves, and when an identity ends."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from actors.log.store import answered
 from actors.node.moment import Moment
 from actors.register.register import Register
 from actors.register.register_rules import RENEWAL_OVERLAP_MS, Refusal, Trouble
+from gateway.identity.leaf_files import BATCH
 from gateway.identity.node_lives import LOOK_EVERY_S, Made, NodeLives, Wanted
 from gateway.identity.tokens import Principal, TokenClass
 from gateway.main.data_folder import FOREIGN_FILE, DataFolder
@@ -32,13 +34,19 @@ KEY, OTHER_KEY = (Ed25519PrivateKey.from_private_bytes(b * 32).public_key().publ
 
 
 class FakeSessions:
+    """One session a node, as the fleet has it."""
+
     def __init__(self) -> None:
-        self.ended: list[tuple[str, NodeClose, str | None]] = []
+        self.open: dict[str, Principal] = {}
+        self.ended: list[tuple[str, NodeClose]] = []
         self.forgotten: list[str] = []
         self.forgets = True
 
-    def end(self, node_id: str, close: NodeClose, *, spare: str | None = None) -> None:
-        self.ended.append((node_id, close, spare))
+    def end(self, node_id: str, close: NodeClose, is_over: Callable[[str, int], bool] = lambda *_: True) -> None:
+        opened_by = self.open.get(node_id)
+        if opened_by is not None and is_over(opened_by.jti, opened_by.issued_at_ms):
+            del self.open[node_id]
+            self.ended.append((node_id, close))
 
     async def forget(self, node_id: str) -> bool:
         await trio.lowlevel.checkpoint()
@@ -76,11 +84,22 @@ class Place:
     def leaf_files(self) -> set[str]:
         return {file.stem for file in (self.folder.path / "leafs").glob("*.crt")}
 
-    def logs_in(self, token: str) -> NodeClose | None:
+    def logs_in(self, token: str | None) -> NodeClose | None:
         """What the register says to this token."""
+        principal = self.principal(token)
+        return self.register.refuses_login(principal.sub, principal.jti, principal.issued_at_ms, self.now_ms)
+
+    def principal(self, token: str | None) -> Principal:
         principal = self.folder.verifier.verify(token, TokenClass.DEVICE_RUNTIME, self.now_ms)
         assert isinstance(principal, Principal)
-        return self.register.refuses_login(principal.sub, principal.jti, principal.issued_at_ms, self.now_ms)
+        return principal
+
+    def connect(self, lives: NodeLives, token: str | None) -> None:
+        """A node comes with this token."""
+        assert self.logs_in(token) is None
+        principal = self.principal(token)
+        self.sessions.open[principal.sub] = principal
+        lives.logged_in(principal.sub, principal.jti)
 
 
 @pytest.fixture
@@ -129,7 +148,7 @@ async def test_a_disk_that_takes_no_certificate_refuses_the_enrolment(
 ) -> None:
     lives = await place.start()
 
-    def full(_: Leaf) -> None:
+    def full(_: Sequence[Leaf]) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
@@ -141,8 +160,9 @@ async def test_a_disk_that_takes_no_certificate_refuses_the_enrolment(
 async def test_revoked_node_is_refused_now_and_after_a_restart(place: Place) -> None:
     lives = await place.start()
     made = await enrolled(lives)
+    place.connect(lives, made.identity.token)
     assert await lives.revoke(PUMP, "ada") is None
-    assert place.sessions.ended == [(PUMP.node_id, NodeClose.FORBIDDEN, None)]
+    assert place.sessions.ended == [(PUMP.node_id, NodeClose.FORBIDDEN)]
     assert place.logs_in(made.identity.token) is NodeClose.FORBIDDEN
     await place.start()
     assert place.logs_in(made.identity.token) is NodeClose.FORBIDDEN
@@ -162,7 +182,7 @@ async def test_a_manifest_that_came_in_between_is_removed_at_the_next_look(
 
 async def test_a_revocation_that_is_not_written_ends_nothing(place: Place) -> None:
     lives = await place.start()
-    await enrolled(lives)
+    place.connect(lives, (await enrolled(lives)).identity.token)
     place.disk.is_full = True
     assert await lives.revoke(PUMP, "ada") == Refusal(Trouble.NOT_WRITTEN)
     assert place.sessions.ended == []
@@ -295,18 +315,15 @@ async def test_the_first_login_with_the_new_token_ends_the_old_identity(
     made = await enrolled(lives)
     token, der = await renewed(lives, made)
     new_kid = Leaf.from_der(der).kid
-    assert made.jti is not None
-    lives.logged_in(PUMP.node_id, made.jti)  # with the old one: no news
+    place.connect(lives, made.identity.token)  # with the old one: no news
     await running(lives, lambda: trio.current_time() > 2)
     assert place.leaf_files() == {new_kid, made.identity.leaf.kid}
-    new_jti = jti_of(place, token)
-    lives.logged_in(PUMP.node_id, new_jti)
+    place.connect(lives, token)
     await running(lives, lambda: place.leaf_files() == {new_kid})
     assert place.folder.certificates.resolve(made.identity.leaf.kid) is None
-    assert place.sessions.ended == [(PUMP.node_id, NodeClose.UNAUTHORIZED, new_jti)]
+    assert place.sessions.ended == []  # the session is that of the new one
     for _ in range(2):
         assert place.logs_in(made.identity.token) is NodeClose.UNAUTHORIZED
-        assert token is not None
         assert place.logs_in(token) is None
         await place.start()
 
@@ -316,6 +333,7 @@ async def test_after_a_day_the_old_identity_ends_though_the_new_one_was_never_us
 ) -> None:
     lives = await place.start()
     made = await enrolled(lives)
+    place.connect(lives, made.identity.token)
     _, der = await renewed(lives, made)
     place.now_ms += RENEWAL_OVERLAP_MS - 1
     assert place.logs_in(made.identity.token) is None
@@ -323,7 +341,7 @@ async def test_after_a_day_the_old_identity_ends_though_the_new_one_was_never_us
     assert place.logs_in(made.identity.token) is NodeClose.UNAUTHORIZED  # at once
     await running(lives, lambda: trio.current_time() > LOOK_EVERY_S + 1)
     assert place.leaf_files() == {Leaf.from_der(der).kid}
-    assert place.sessions.ended[0][:2] == (PUMP.node_id, NodeClose.UNAUTHORIZED)
+    assert place.sessions.ended == [(PUMP.node_id, NodeClose.UNAUTHORIZED)]
 
 
 async def test_an_old_certificate_whose_file_came_back_does_not_count_after_a_restart(
@@ -332,9 +350,9 @@ async def test_an_old_certificate_whose_file_came_back_does_not_count_after_a_re
     lives = await place.start()
     made = await enrolled(lives)
     token, _ = await renewed(lives, made)
-    lives.logged_in(PUMP.node_id, jti_of(place, token))
+    place.connect(lives, token)
     await running(lives, lambda: len(place.leaf_files()) == 1)
-    place.folder.keep(made.identity.leaf)  # as after a crash before it was removed
+    place.folder.keep([made.identity.leaf])  # as after a crash before it was removed
     place.folder.certificates.learn(made.identity.leaf)
     await place.start()
     assert place.folder.certificates.resolve(made.identity.leaf.kid) is None
@@ -350,9 +368,8 @@ async def test_an_operators_renewal_works_for_a_node_that_no_register_knew(
     place.now_ms += 5000
     made = await lives.renew_for(PUMP, "ada")
     assert not isinstance(made, Refusal)
-    assert made.jti is not None
     assert place.logs_in(old.token) is None
-    lives.logged_in(PUMP.node_id, made.jti)
+    place.connect(lives, made.identity.token)
     await running(lives, lambda: place.leaf_files() == {made.identity.leaf.kid})
     assert place.logs_in(old.token) is NodeClose.UNAUTHORIZED
 
@@ -360,6 +377,7 @@ async def test_an_operators_renewal_works_for_a_node_that_no_register_knew(
 async def test_where_tokens_come_from_elsewhere_only_the_certificate_is_renewed(
     place: Place, autojump_clock: MockClock
 ) -> None:
+    foreign = place.folder.node_token(PUMP.node_id, "acme", str(ULID()), START_MS)
     (place.folder.path / FOREIGN_FILE).write_text("keys.json\n")
     lives = await place.start()
     made = await enrolled(lives)
@@ -367,9 +385,10 @@ async def test_where_tokens_come_from_elsewhere_only_the_certificate_is_renewed(
     answer = await lives.renew(PUMP, "01HZXC0000000000000000J000", made.identity.leaf.kid, KEY)
     assert isinstance(answer, Renewed)
     assert answer.token is None
+    place.sessions.open[PUMP.node_id] = replace(place.principal(foreign), jti="01HZXC0000000000000000J000")
     place.now_ms += RENEWAL_OVERLAP_MS
     await running(lives, lambda: place.leaf_files() == {Leaf.from_der(answer.certificate).kid})
-    assert place.sessions.ended == [(PUMP.node_id, NodeClose.SERVICE_RESTART, None)]  # its token is as good as before
+    assert place.sessions.ended == [(PUMP.node_id, NodeClose.SERVICE_RESTART)]  # its token is as good as before
 
 
 async def test_a_revoked_node_renews_nothing(place: Place) -> None:
@@ -382,7 +401,142 @@ async def test_a_revoked_node_renews_nothing(place: Place) -> None:
     assert len(place.leaf_files()) == 1
 
 
-def jti_of(place: Place, token: str | None) -> str:
-    principal = place.folder.verifier.verify(token, TokenClass.DEVICE_RUNTIME, place.now_ms)
-    assert isinstance(principal, Principal)
-    return principal.jti
+# ---- what ends an identity, and what does not -----------------------------------------------------------------------
+
+
+async def finished(lives: NodeLives) -> None:
+    await lives._finish()  # noqa: SLF001
+
+
+async def renewed_by_operator(lives: NodeLives) -> Made:
+    made = await lives.renew_for(PUMP, "ada")
+    assert not isinstance(made, Refusal)
+    return made
+
+
+async def test_a_used_identity_is_noted_at_the_next_look_if_the_log_refused_it(place: Place) -> None:
+    lives = await place.start()
+    made = await enrolled(lives)
+    token, _ = await renewed(lives, made)
+    place.connect(lives, token)
+    place.disk.is_full = True
+    await finished(lives)
+    place.disk.is_full = False
+    await finished(lives)
+    assert place.logs_in(made.identity.token) is NodeClose.UNAUTHORIZED
+
+
+async def test_a_login_with_an_older_renewal_ends_nothing_in_favour_of_a_newer_one(place: Place) -> None:
+    lives = await place.start()
+    await enrolled(lives)
+    place.now_ms += 5000
+    first = await renewed_by_operator(lives)
+    place.connect(lives, first.identity.token)
+    place.now_ms += 5000
+    await renewed_by_operator(lives)
+    await finished(lives)
+    assert place.logs_in(first.identity.token) is None
+    assert place.sessions.ended == []
+
+
+@pytest.mark.parametrize("step_ms", [300, -3_000_000])
+async def test_a_renewal_soon_after_another_or_before_it_by_the_clock_is_good(place: Place, step_ms: int) -> None:
+    lives = await place.start()
+    made = await enrolled(lives)
+    place.now_ms += 3_600_000
+    first = await renewed_by_operator(lives)
+    place.connect(lives, first.identity.token)
+    await finished(lives)
+    place.now_ms += step_ms
+    second = await renewed_by_operator(lives)
+    again = await enrolled(lives)
+    await place.start()
+    for identity in (second.identity, again.identity):
+        assert identity.leaf.kid in place.leaf_files()
+    assert place.logs_in(again.identity.token) is None
+    assert place.logs_in(made.identity.token) is NodeClose.UNAUTHORIZED
+
+
+async def test_renewing_an_unused_renewal_ends_the_oldest_identity_at_once(place: Place) -> None:
+    lives = await place.start()
+    made = await enrolled(lives)
+    place.connect(lives, made.identity.token)
+    place.now_ms += 5000
+    token, der = await renewed(lives, made)
+    place.now_ms += 5000
+    again = await lives.renew(PUMP, place.principal(token).jti, Leaf.from_der(der).kid, OTHER_KEY)
+    assert isinstance(again, Renewed)
+    assert place.sessions.ended == [(PUMP.node_id, NodeClose.UNAUTHORIZED)]
+    assert place.folder.certificates.resolve(made.identity.leaf.kid) is None
+    assert made.identity.leaf.kid not in place.leaf_files()
+
+
+async def test_a_node_that_was_enrolled_again_outlives_a_lost_renewal_and_can_renew(place: Place) -> None:
+    lives = await place.start()
+    made = await enrolled(lives)
+    place.now_ms += 5000
+    await renewed(lives, made)  # granted, and its key is lost
+    place.now_ms += 3_600_000
+    again = await enrolled(lives)
+    place.connect(lives, again.identity.token)
+    place.now_ms += RENEWAL_OVERLAP_MS
+    await finished(lives)
+    assert place.sessions.ended == []
+    assert place.logs_in(again.identity.token) is None
+    token, _ = await renewed(lives, again, OTHER_KEY)
+    place.connect(lives, token)
+    await finished(lives)
+    assert place.logs_in(made.identity.token) is NodeClose.UNAUTHORIZED
+
+
+async def test_a_token_that_was_made_while_the_clock_was_ahead_ends_with_its_identity(place: Place) -> None:
+    lives = await place.start()
+    place.now_ms += 3_600_000
+    made = await enrolled(lives)
+    place.now_ms -= 3_600_000  # set right
+    token, _ = await renewed(lives, made)
+    place.connect(lives, token)
+    await finished(lives)
+    assert place.logs_in(made.identity.token) is NodeClose.UNAUTHORIZED
+    assert place.folder.certificates.resolve(made.identity.leaf.kid) is None
+
+
+async def test_a_revocation_waits_for_no_long_enrolment(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    lives = await place.start()
+    await enrolled(lives)
+    revoked_after: list[int] = []
+    keep, kept = place.folder.keep, list[Leaf]()
+
+    def slow(leafs: Sequence[Leaf]) -> None:
+        keep(leafs)
+        kept.extend(leafs)
+        trio.from_thread.run(revoke)  # while it is under way
+
+    async def revoke() -> None:
+        if not revoked_after:
+            revoked_after.append(len(kept))
+            assert await lives.revoke(PUMP, "ada") is None
+
+    monkeypatch.setattr(place.folder, "keep", slow)
+    many = [Wanted(NodeIdentity(str(ULID()).lower(), "acme"), f"n{n}") for n in range(3 * BATCH)]
+    assert not isinstance(await lives.enroll(many, "ada"), Refusal)
+    assert revoked_after == [BATCH]
+
+
+async def test_an_enrolment_that_is_cancelled_leaves_no_certificate(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives = await place.start()
+    await enrolled(lives)
+    before = place.leaf_files()
+    with trio.CancelScope() as scope:
+        keep = place.folder.keep
+
+        def cancelled(leafs: Sequence[Leaf]) -> None:
+            keep(leafs)
+            trio.from_thread.run_sync(scope.cancel)
+
+        monkeypatch.setattr(place.folder, "keep", cancelled)
+        await lives.enroll([Wanted(NodeIdentity(str(ULID()).lower(), "acme")) for _ in range(2 * BATCH)], "ada")
+    assert scope.cancelled_caught
+    assert place.leaf_files() == before
