@@ -118,10 +118,9 @@ def evolve(member: Member, event: Event) -> Member:
         case NodeEnrolled(name=name, tags=tags, at_ms=at_ms):
             current, unused = member.current, member.renewal
             if current is not None:  # one more, whatever the clock says
-                more = [event] if unused is None else [unused, event]
-                kids = (*current.kids, *(one.kid for one in more))
-                jtis = sum((_known(one.jti) for one in more), current.jtis)
-                current = Current(current.at_ms, kids, jtis)
+                known = () if unused is None else (unused.kid,)
+                jtis = _known(event.jti) if unused is None else _known(unused.jti) + _known(event.jti)
+                current = Current(current.at_ms, (*current.kids, *known, event.kid), current.jtis + jtis)
             # A renewal that nobody has used ends nothing any more: the node was given another identity.
             return change(member, enrolled_at_ms=at_ms, name=name, tags=tags, current=current, renewal=None)
         case NodeLabelled(name=name, tags=tags):

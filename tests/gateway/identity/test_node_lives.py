@@ -168,14 +168,13 @@ async def test_revoked_node_is_refused_now_and_after_a_restart(place: Place) -> 
     assert place.logs_in(made.identity.token) is NodeClose.FORBIDDEN
 
 
-async def test_a_manifest_that_came_in_between_is_removed_at_the_next_look(
-    place: Place, autojump_clock: MockClock
-) -> None:
+async def test_a_manifest_that_came_in_between_is_removed_at_the_next_look(place: Place) -> None:
     lives = await place.start()
     await enrolled(lives)
     await lives.revoke(PUMP, "ada")
     await announced(place, PUMP)  # it was on its way
-    await running(lives, lambda: place.directory.find(PUMP.node_id) is None)
+    await finished(lives)
+    assert place.directory.find(PUMP.node_id) is None
     await place.start()
     assert place.directory.find(PUMP.node_id) is None
 
@@ -298,28 +297,22 @@ async def test_of_two_renewals_at_once_one_is_refused(place: Place) -> None:
     assert len(place.leaf_files()) == 2
 
 
-async def running(lives: NodeLives, condition: Callable[[], bool]) -> None:
-    """Let it look after its nodes until this holds."""
-    with trio.fail_after(3 * LOOK_EVERY_S):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(lives._run)  # noqa: SLF001
-            while not condition():  # noqa: ASYNC110
-                await trio.sleep(1)
-            nursery.cancel_scope.cancel()
+async def finished(lives: NodeLives) -> None:
+    """One look of its own."""
+    await lives._finish()  # noqa: SLF001
 
 
-async def test_the_first_login_with_the_new_token_ends_the_old_identity(
-    place: Place, autojump_clock: MockClock
-) -> None:
+async def test_the_first_login_with_the_new_token_ends_the_old_identity(place: Place) -> None:
     lives = await place.start()
     made = await enrolled(lives)
     token, der = await renewed(lives, made)
     new_kid = Leaf.from_der(der).kid
     place.connect(lives, made.identity.token)  # with the old one: no news
-    await running(lives, lambda: trio.current_time() > 2)
+    await finished(lives)
     assert place.leaf_files() == {new_kid, made.identity.leaf.kid}
     place.connect(lives, token)
-    await running(lives, lambda: place.leaf_files() == {new_kid})
+    await finished(lives)
+    assert place.leaf_files() == {new_kid}
     assert place.folder.certificates.resolve(made.identity.leaf.kid) is None
     assert place.sessions.ended == []  # the session is that of the new one
     for _ in range(2):
@@ -328,9 +321,7 @@ async def test_the_first_login_with_the_new_token_ends_the_old_identity(
         await place.start()
 
 
-async def test_after_a_day_the_old_identity_ends_though_the_new_one_was_never_used(
-    place: Place, autojump_clock: MockClock
-) -> None:
+async def test_after_a_day_the_old_identity_ends_though_the_new_one_was_never_used(place: Place) -> None:
     lives = await place.start()
     made = await enrolled(lives)
     place.connect(lives, made.identity.token)
@@ -339,19 +330,18 @@ async def test_after_a_day_the_old_identity_ends_though_the_new_one_was_never_us
     assert place.logs_in(made.identity.token) is None
     place.now_ms += 1
     assert place.logs_in(made.identity.token) is NodeClose.UNAUTHORIZED  # at once
-    await running(lives, lambda: trio.current_time() > LOOK_EVERY_S + 1)
+    await finished(lives)
     assert place.leaf_files() == {Leaf.from_der(der).kid}
     assert place.sessions.ended == [(PUMP.node_id, NodeClose.UNAUTHORIZED)]
 
 
-async def test_an_old_certificate_whose_file_came_back_does_not_count_after_a_restart(
-    place: Place, autojump_clock: MockClock
-) -> None:
+async def test_an_old_certificate_whose_file_came_back_does_not_count_after_a_restart(place: Place) -> None:
     lives = await place.start()
     made = await enrolled(lives)
     token, _ = await renewed(lives, made)
     place.connect(lives, token)
-    await running(lives, lambda: len(place.leaf_files()) == 1)
+    await finished(lives)
+    assert len(place.leaf_files()) == 1
     place.folder.keep([made.identity.leaf])  # as after a crash before it was removed
     place.folder.certificates.learn(made.identity.leaf)
     await place.start()
@@ -359,9 +349,7 @@ async def test_an_old_certificate_whose_file_came_back_does_not_count_after_a_re
     assert made.identity.leaf.kid not in place.leaf_files()
 
 
-async def test_an_operators_renewal_works_for_a_node_that_no_register_knew(
-    place: Place, autojump_clock: MockClock
-) -> None:
+async def test_an_operators_renewal_works_for_a_node_that_no_register_knew(place: Place) -> None:
     old = place.folder.enroll(PUMP.node_id, "acme", str(ULID()), START_MS)
     lives = await place.start()
     assert lives.resolve(PUMP.node_id, None) == PUMP
@@ -370,13 +358,34 @@ async def test_an_operators_renewal_works_for_a_node_that_no_register_knew(
     assert not isinstance(made, Refusal)
     assert place.logs_in(old.token) is None
     place.connect(lives, made.identity.token)
-    await running(lives, lambda: place.leaf_files() == {made.identity.leaf.kid})
+    await finished(lives)
+    assert place.leaf_files() == {made.identity.leaf.kid}
     assert place.logs_in(old.token) is NodeClose.UNAUTHORIZED
 
 
-async def test_where_tokens_come_from_elsewhere_only_the_certificate_is_renewed(
+async def test_it_looks_by_itself_at_once_after_a_login_and_every_minute(
     place: Place, autojump_clock: MockClock
 ) -> None:
+    lives = await place.start()
+    made = await enrolled(lives)
+    looks: list[float] = []
+
+    async def look() -> None:
+        looks.append(trio.current_time())
+
+    lives._finish = look  # type: ignore[method-assign]  # noqa: SLF001
+    token, _ = await renewed(lives, made)
+    began_s = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lives._run)  # noqa: SLF001
+        await trio.sleep(LOOK_EVERY_S + 1)
+        place.connect(lives, token)
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert [round(look_s - began_s) for look_s in looks] == [LOOK_EVERY_S, LOOK_EVERY_S + 1]
+
+
+async def test_where_tokens_come_from_elsewhere_only_the_certificate_is_renewed(place: Place) -> None:
     foreign = place.folder.node_token(PUMP.node_id, "acme", str(ULID()), START_MS)
     (place.folder.path / FOREIGN_FILE).write_text("keys.json\n")
     lives = await place.start()
@@ -387,7 +396,8 @@ async def test_where_tokens_come_from_elsewhere_only_the_certificate_is_renewed(
     assert answer.token is None
     place.sessions.open[PUMP.node_id] = replace(place.principal(foreign), jti="01HZXC0000000000000000J000")
     place.now_ms += RENEWAL_OVERLAP_MS
-    await running(lives, lambda: place.leaf_files() == {Leaf.from_der(answer.certificate).kid})
+    await finished(lives)
+    assert place.leaf_files() == {Leaf.from_der(answer.certificate).kid}
     assert place.sessions.ended == [(PUMP.node_id, NodeClose.SERVICE_RESTART)]  # its token is as good as before
 
 
@@ -402,10 +412,6 @@ async def test_a_revoked_node_renews_nothing(place: Place) -> None:
 
 
 # ---- what ends an identity, and what does not -----------------------------------------------------------------------
-
-
-async def finished(lives: NodeLives) -> None:
-    await lives._finish()  # noqa: SLF001
 
 
 async def renewed_by_operator(lives: NodeLives) -> Made:
