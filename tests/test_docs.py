@@ -43,7 +43,7 @@ from schemas.projection import ToolName, parse_tool_name, project
 from schemas.registry import REGISTRY
 from schemas.sse import PING, close_event, metric_event
 from tests.actors.stream.test_rules import OPENED_S, Client
-from tests.conformance.report import NOT_APPLICABLE
+from tests.conformance.report import NOT_APPLICABLE, client_table
 from tests.gateway.api.exposition import Exposition, read
 from tests.gateway.api.live import live_gateway, request
 from tests.schemas.examples import MANIFEST, NODE_ID
@@ -435,6 +435,7 @@ def test_conformance_page_is_of_the_pinned_suite_and_has_no_failure() -> None:
     assert all(f"`{name}` {version}" in page for name, version in pinned.items())
     assert "FAIL" not in page
     assert [name for name in NOT_APPLICABLE if f"| `{name}` |" not in page] == []
+    assert client_table() in page, "the clients and views that are run are others than the page has"
 
 
 def test_conformance_lock_file_names_no_registry() -> None:

@@ -93,15 +93,26 @@ async function refusedWith(client, tool, args, code, word) {
 
 const client = await connected(plan.tokens.all);
 let tools = [];
+let toolNews = 0;
+if (!plan.tools_change) client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => void (toolNews += 1));
+/** What comes when a node does: on a view whose tools stay, only the list of resources changes. */
+const listChanged = () =>
+  next(client, plan.tools_change ? types.ToolListChangedNotificationSchema : types.ResourceListChangedNotificationSchema);
 /** A tool of one node, by how it is described, with what its view wants as arguments to reach that node. */
 const find = (node, words) => {
   const isIt = (tool) => tool.description?.startsWith(words);
   const own = tools.find((tool) => isIt(tool) && tool.name.includes(node));
-  if (own) return { name: own.name, more: {} };
+  if (own) return { ...own, more: {} };
   const shared = tools.find((tool) => isIt(tool) && tool.inputSchema.properties?.node);
   expect(shared, `no tool for ${words}`);
-  return { name: shared.name, more: { node } };
+  return { ...shared, more: { node } };
 };
+async function structure(tool, args) {
+  const result = await client.callTool({ name: tool.name, arguments: args });
+  expect(!result.isError && result.structuredContent, result);
+  return result.structuredContent;
+}
+const look = (node) => structure(find(node, plan.words.look), { node });
 const upstream = (name) => tools.find((tool) => tool.name.endsWith(name)) ?? { name: `not listed: ${name}` };
 
 await check("initialize", () => {
@@ -116,6 +127,15 @@ await check("tools/list, all pages", async () => {
   expect(names.size === tools.length, "a name is listed twice");
   expect(tools.length >= plan.tools_min && count >= plan.pages_min, { tools: tools.length, pages: count });
 });
+await check("names by the view's rule; safety classes and titles arrive", () => {
+  const rule = new RegExp(plan.name_rule);
+  expect(tools.every((tool) => rule.test(tool.name)), tools.map((tool) => tool.name));
+  const safetyClass = (tool) => tool._meta?.["io.heliograph/x-safety-class"];
+  expect(tools.every(safetyClass), tools.filter((tool) => !safetyClass(tool)));
+  const [named, unnamed] = [find(plan.node, plan.words.echo), find(plan.unnamed, plan.words.echo)];
+  expect(safetyClass(named) === "read_only", named);
+  expect(named.title === plan.title && (unnamed.title ?? null) === plan.title_of_unnamed, [named.title, unnamed.title]);
+});
 await check("nothing to warn of in the lists", () => expect(warnings.length === 0, warnings.slice(0, 3)));
 
 const echo = find(plan.node, plan.words.echo);
@@ -129,6 +149,32 @@ await check("call: answered, and its structure checked", async () => {
     expect(JSON.stringify(result.structuredContent) === JSON.stringify(JSON.parse(result.content[0].text)), result);
   }
 });
+if (plan.finds.length) {
+  await check("nodes found by name, tags, state and kind, page by page", async () => {
+    const tool = tools.find((tool) => tool.description?.startsWith(plan.words.find));
+    for (const [filters, ids] of plan.finds) {
+      const found = [];
+      let page = {};
+      do {
+        page = await structure(tool, page.next_cursor ? { ...filters, cursor: page.next_cursor } : filters);
+        found.push(...page.nodes.map((node) => node.node_id));
+      } while (page.next_cursor);
+      expect(JSON.stringify(found) === JSON.stringify(ids), { filters, found });
+    }
+  });
+  await check("node looked at and called by its name", async () => {
+    const seen = await look(plan.node_name);
+    expect(seen.node_id === plan.node && seen.name === plan.node_name && seen.state === "live", seen);
+    expect(seen.capabilities.length > 0 && (await look(plan.unnamed)).name === null, seen);
+    const answer = await structure(echo, { message: "hi", node: plan.node_name });
+    expect(answer.node_id === plan.node, answer);
+  });
+  await check("unknown node: the model reads E_MANIFEST_NOT_FOUND", async () => {
+    const node = "nobody";
+    await failsWith(client, find(node, plan.words.look), { node }, "E_MANIFEST_NOT_FOUND");
+    await failsWith(client, echo, { message: "hi", node }, "E_MANIFEST_NOT_FOUND");
+  });
+}
 await check("bad arguments: the model reads E_MANIFEST_INVALID", () =>
   failsWith(client, echo, { massage: "hi", ...echo.more }, "E_MANIFEST_INVALID"));
 await check("subscribe tool: the model reads E_BAD_REQUEST", async () => {
@@ -159,17 +205,25 @@ for (const [who, code, word] of [["denied", -32003, "UNAUTHORIZED"], ["slow", -3
 }
 await check("node that left: list_changed comes, and the model reads E_NODE_OFFLINE", async () => {
   const tool = find(plan.leaver, plan.words.echo);
-  const changed = next(client, types.ToolListChangedNotificationSchema);
+  const changed = listChanged();
   await ask("leave");
   await changed;
   await failsWith(client, tool, { message: "hi", ...tool.more }, "E_NODE_OFFLINE");
+  if (plan.tools_change) return;
+  await failsWith(client, tool, { message: "hi", node: plan.leaver_name }, "E_NODE_OFFLINE");
+  const seen = await look(plan.leaver_name);
+  expect(seen.state === "away" && seen.left, seen);
 });
-await check("node that comes back: list_changed comes, and it is listed again", async () => {
-  const changed = next(client, types.ToolListChangedNotificationSchema);
+await check("node that comes back: list_changed comes, and it is listed and answers again", async () => {
+  const changed = listChanged();
   await ask("return");
   await changed;
+  const before = tools.map((tool) => tool.name);
   tools = (await pages((params) => client.listTools(params), "tools")).items;
-  find(plan.leaver, plan.words.echo);
+  const tool = find(plan.leaver, plan.words.echo);
+  const answer = await structure(tool, { message: "hi", ...tool.more });
+  expect(answer.node_id === plan.leaver, answer);
+  expect(toolNews === 0 && JSON.stringify(before) === JSON.stringify(tools.map((tool) => tool.name)), { toolNews, before });
 });
 await check("resources: listed in pages, templates, read, and -32602 for an unknown one", async () => {
   const { items } = await pages((params) => client.listResources(params), "resources");
@@ -187,6 +241,13 @@ await check("resource: subscribed to, and an update comes", async () => {
   await updated;
   await client.unsubscribeResource({ uri: plan.resource });
 });
+if (plan.finds.length) {
+  await check("node looked at: it has the sample that came", async () => {
+    await client.listTools(); // the page that has this tool
+    const seen = await look(plan.node_name);
+    expect(seen.sample?.frame, seen);
+  });
+}
 await check("upstream's tool: answered with its structure", async () => {
   const result = await client.callTool({ name: upstream("works").name, arguments: {} });
   expect(!result.isError && result.structuredContent?.n === 1, result);

@@ -8,6 +8,7 @@ Imports nothing of ours. The plan is JSON on the first line of standard input.
 import asyncio
 import json
 import logging
+import re
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
@@ -17,6 +18,8 @@ from mcp.client.streamable_http import streamable_http_client
 from pydantic import AnyUrl
 
 WARNINGS = []
+SAFETY_CLASS = "io.heliograph/x-safety-class"
+TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
 class Warned(logging.Handler):
@@ -40,6 +43,7 @@ class Checks:
         self.plan = plan
         self.heard = asyncio.Queue()
         self.tools = []
+        self.tool_news = 0
 
     @asynccontextmanager
     async def connected(self, token):
@@ -55,6 +59,7 @@ class Checks:
         if isinstance(message, Exception):
             WARNINGS.append(repr(message))
         elif hasattr(message, "root"):
+            self.tool_news += message.root.method == TOOLS_CHANGED
             await self.heard.put(message.root)
 
     async def next(self, method, uri=None):
@@ -83,14 +88,27 @@ class Checks:
             items, count, cursor = items + getattr(page, what), count + 1, page.nextCursor
         return items, count
 
+    def described(self, words):
+        return [tool for tool in self.tools if (tool.description or "").startswith(words)]
+
     def find(self, node, words):
-        mine = [tool for tool in self.tools if (tool.description or "").startswith(words)]
+        tool = self.find_tool(node, words)
+        return tool.name, {} if node in tool.name else {"node": node}
+
+    def find_tool(self, node, words):
+        mine = self.described(words)
         own = [tool for tool in mine if node in tool.name]
-        if own:
-            return own[0].name, {}
         shared = [tool for tool in mine if "node" in tool.inputSchema.get("properties", {})]
-        expect(shared, f"no tool for {words}")
-        return shared[0].name, {"node": node}
+        expect(own or shared, f"no tool for {words}")
+        return (own or shared)[0]
+
+    async def structure(self, name, arguments):
+        result = await self.session.call_tool(name, arguments)
+        expect(not result.isError and result.structuredContent, result)
+        return result.structuredContent
+
+    async def look(self, node):
+        return await self.structure(*self.find(node, self.plan["words"]["look"]))
 
     def upstream(self, name):
         return next(tool.name for tool in self.tools if tool.name.endswith(name))
@@ -121,10 +139,15 @@ class Checks:
         async with self.connected(self.plan["tokens"]["all"]) as self.session:
             await self.check("initialize", self.initialize)
             await self.check("tools/list, all pages", self.list_tools)
-            words = self.plan["words"]
+            await self.check("names by the view's rule; safety classes and titles arrive", self.labels)
+            words, is_fleet = self.plan["words"], bool(self.plan["finds"])
             self.echo = self.find(self.plan["node"], words["echo"])
             self.snapshot = self.find(self.plan["node"], words["snapshot"])
             await self.check("call: answered, and its structure checked", self.answered)
+            if is_fleet:
+                await self.check("nodes found by name, tags, state and kind, page by page", self.nodes_found)
+                await self.check("node looked at and called by its name", self.node_by_name)
+                await self.check("unknown node: the model reads E_MANIFEST_NOT_FOUND", self.unknown_node)
             await self.check(
                 "bad arguments: the model reads E_MANIFEST_INVALID",
                 lambda: self.fails_with(self.echo, {"massage": "hi"}, "E_MANIFEST_INVALID"),
@@ -144,11 +167,15 @@ class Checks:
             await self.check(
                 "node that left: list_changed comes, and the model reads E_NODE_OFFLINE", self.node_that_left
             )
-            await self.check("node that comes back: list_changed comes, and it is listed again", self.node_is_back)
+            await self.check(
+                "node that comes back: list_changed comes, and it is listed and answers again", self.node_is_back
+            )
             await self.check(
                 "resources: listed in pages, templates, read, and -32602 for an unknown one", self.resources
             )
             await self.check("resource: subscribed to, and an update comes", self.subscribed)
+            if is_fleet:
+                await self.check("node looked at: it has the sample that came", self.node_has_sample)
             await self.check("upstream's tool: answered with its structure", self.upstream_works)
             await self.check("upstream's failure: the model reads the upstream's reason", self.upstream_fails)
             await self.check("upstream's odd schemas: listed and answered", self.upstream_is_odd)
@@ -165,11 +192,47 @@ class Checks:
         told = (len(self.tools), count)
         expect(told[0] >= self.plan["tools_min"] and told[1] >= self.plan["pages_min"], told)
 
+    async def labels(self):
+        names = [tool.name for tool in self.tools]
+        expect(all(re.fullmatch(self.plan["name_rule"], name) for name in names), names)
+        expect(all((tool.meta or {}).get(SAFETY_CLASS) for tool in self.tools), self.tools)
+        named, unnamed = (self.find_tool(self.plan[who], self.plan["words"]["echo"]) for who in ("node", "unnamed"))
+        expect(named.meta[SAFETY_CLASS] == "read_only", named)
+        titles = (named.title, unnamed.title)
+        expect(titles == (self.plan["title"], self.plan["title_of_unnamed"]), titles)
+
     async def answered(self):
         for (name, more), arguments in ((self.echo, {"message": "hi"}), (self.snapshot, {"include": ["load"]})):
             result = await self.session.call_tool(name, {**arguments, **more})
             expect(not result.isError and result.structuredContent["node_id"] == self.plan["node"], result)
             expect(json.loads(result.content[0].text) == result.structuredContent, result)
+
+    async def nodes_found(self):
+        (tool,) = self.described(self.plan["words"]["find"])
+        for filters, ids in self.plan["finds"]:
+            page = await self.structure(tool.name, filters)
+            found = list(page["nodes"])
+            while "next_cursor" in page:
+                page = await self.structure(tool.name, {**filters, "cursor": page["next_cursor"]})
+                found += page["nodes"]
+            expect([node["node_id"] for node in found] == ids, (filters, found))
+
+    async def node_by_name(self):
+        node, name = self.plan["node"], self.plan["node_name"]
+        seen = await self.look(name)
+        expect((seen["node_id"], seen["name"], seen["state"]) == (node, name, "live"), seen)
+        expect(seen["capabilities"] and (await self.look(self.plan["unnamed"]))["name"] is None, seen)
+        answer = await self.structure(self.echo[0], {"message": "hi", "node": name})
+        expect(answer["node_id"] == node, answer)
+
+    async def unknown_node(self):
+        words = self.plan["words"]
+        await self.fails_with(self.find("nobody", words["look"]), {}, "E_MANIFEST_NOT_FOUND")
+        await self.fails_with(self.find("nobody", words["echo"]), {"message": "hi"}, "E_MANIFEST_NOT_FOUND")
+
+    async def node_has_sample(self):
+        seen = await self.look(self.plan["node_name"])
+        expect(seen["sample"]["frame"], seen)
 
     async def subscribe_tool(self):
         words = self.plan["words"]["subscribe"]
@@ -194,14 +257,28 @@ class Checks:
     async def node_that_left(self):
         tool = self.find(self.plan["leaver"], self.plan["words"]["echo"])
         await self.ask("leave")
-        await self.next("notifications/tools/list_changed")
+        await self.list_changed()
         await self.fails_with(tool, {"message": "hi"}, "E_NODE_OFFLINE")
+        if not self.plan["tools_change"]:
+            name = self.plan["leaver_name"]
+            await self.fails_with((tool[0], {"node": name}), {"message": "hi"}, "E_NODE_OFFLINE")
+            seen = await self.look(name)
+            expect(seen["state"] == "away" and seen["left"], seen)
 
     async def node_is_back(self):
         await self.ask("return")
-        await self.next("notifications/tools/list_changed")
+        await self.list_changed()
+        before = [tool.name for tool in self.tools]
         await self.list_tools()
-        self.find(self.plan["leaver"], self.plan["words"]["echo"])
+        name, more = self.find(self.plan["leaver"], self.plan["words"]["echo"])
+        answer = await self.structure(name, {"message": "hi", **more})
+        expect(answer["node_id"] == self.plan["leaver"], answer)
+        expect([tool.name for tool in self.tools] == before, before)
+        expect(self.plan["tools_change"] or not self.tool_news, "news of tools that stay")
+
+    async def list_changed(self):
+        """What comes when a node does: on a view whose tools stay, only the list of resources changes."""
+        await self.next(TOOLS_CHANGED if self.plan["tools_change"] else "notifications/resources/list_changed")
 
     async def resources(self):
         items, _ = await self.pages(lambda cursor: self.session.list_resources(cursor), "resources")

@@ -1,9 +1,9 @@
-"""`make conformance`, second half: clients on the official SDKs' 1.x lines against a whole gateway, a process each.
+"""`make conformance`, second half: clients on the official SDKs' 1.x lines against every view, a process each.
 
-They are what desktop clients embed, and stricter than the protocol in places. A gateway on a free port, in a folder
-that goes at the end, with live mock nodes, a policy, and a server behind it whose schemas are odd. Each client is given
-a plan, does what `client.mjs` and `python_client.py` say, and reports line by line. Exits with 1 when a check fails,
-when a client does not get to its end, or when the gateway logs an error.
+They are what desktop clients embed, and stricter than the protocol in places. A whole gateway on a free port, in a
+folder that goes at the end, with live mock nodes, a policy, and a server behind it whose schemas are odd. Each client
+is given a plan, does what `client.mjs` and `python_client.py` say, and reports line by line. Exits with 1 when a check
+fails, when a client does not get to its end, or when the gateway logs an error.
 """
 
 import argparse
@@ -23,17 +23,18 @@ import structlog
 import trio
 from structlog.typing import EventDict
 
+from gateway.mcp import views
 from gateway.observe.log_output import LogSettings, log_to
 from tests.clients.field import Field, open_field
 from tests.clients.installed import ClientCommand, NotInstalledError, find_clients
 
 RUN_S_MAX = 300.0  # of everything; then the run has failed
-VIEWS = ("/mcp",)
+VIEWS = tuple(view.path for view in views.VIEWS)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.clients.run", description=__doc__)
-    parser.add_argument("--view", action="append", metavar="PATH", help=f"path of the endpoint; default {VIEWS}")
+    parser.add_argument("--view", action="append", metavar="PATH", choices=VIEWS, help="only these views")
     parser.add_argument("--client", action="append", metavar="NAME", help="only these clients")
     parser.add_argument("--verbose", action="store_true", help="a line for each check that passed, too")
     arguments = parser.parse_args()
@@ -45,7 +46,8 @@ def main() -> int:
     except NotInstalledError as error:
         print(error, file=sys.stderr)
         return 1
-    problems = trio.run(_run, clients, arguments.view or VIEWS, arguments.verbose)
+    chosen = [view for view in views.VIEWS if not arguments.view or view.path in arguments.view]
+    problems = trio.run(_run, clients, chosen, arguments.verbose)
     problems += [f"the gateway has logged an error: {event}" for event in errors]
     for problem in problems:
         print(f"FAIL {problem}")
@@ -53,19 +55,19 @@ def main() -> int:
     return 1 if problems else 0
 
 
-async def _run(clients: list[ClientCommand], views: tuple[str, ...], verbose: bool) -> list[str]:
+async def _run(clients: list[ClientCommand], chosen: list[views.View], verbose: bool) -> list[str]:
     problems: list[str] = []
     with trio.fail_after(RUN_S_MAX), tempfile.TemporaryDirectory(prefix="heliograph-clients-") as made:
         async with open_field(Path(made)) as field:
-            for view in views:
+            for view in chosen:
                 for client in clients:
                     problems += await _one(client, field, view, verbose)
     return problems
 
 
-async def _one(client: ClientCommand, field: Field, view: str, verbose: bool) -> list[str]:
+async def _one(client: ClientCommand, field: Field, view: views.View, verbose: bool) -> list[str]:
     """Run a client to its end, doing what it asks for. What went wrong."""
-    who, began = f"{client.title} on {view}", time.monotonic()
+    who, began = f"{client.title} on {view.path}", time.monotonic()
     problems: list[str] = []
     passed, is_done = 0, False
     start = partial(

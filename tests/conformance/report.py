@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from textwrap import fill
 
+from gateway.mcp.views import VIEWS
 from tests.clients.installed import list_clients
 from tests.conformance.suite import HERE, Outcome
 
@@ -89,7 +90,6 @@ class Report:
             _wrapped(f"- {', '.join(f'`{name}`' for name in names)}: {reason[0].lower()}{reason[1:]}", "  ")
             for reason, names in _by_reason().items()
         ]
-        clients = "\n".join(f"| {client.title} | pass |" for client in list_clients())
         version = json.loads((HERE / "package.json").read_text())["dependencies"][_PACKAGE]
         return _PAGE.format(
             what=_wrapped(_WHAT.format(package=_PACKAGE, version=version)),
@@ -97,12 +97,19 @@ class Report:
             dashes="|".join(["---"] * (len(_COLUMNS) + 1)),
             rows="\n".join(rows),
             reasons="\n".join(reasons),
-            clients=clients,
+            clients=client_table(),
         )
 
     def _rows(self) -> Iterator[tuple[str, list[str]]]:
         for name in self._scenarios:
             yield name, [self._words.get((name, column), "-") for column in _COLUMNS]
+
+
+def client_table() -> str:
+    """`tests.clients.run` fails when one of these is not so."""
+    lines = [["client", *(f"`{view.path}`" for view in VIEWS)], ["---"] * (len(VIEWS) + 1)]
+    lines += [[client.title, *["pass"] * len(VIEWS)] for client in list_clients()]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _by_reason() -> dict[str, list[str]]:
@@ -144,22 +151,26 @@ _PAGE = """\
 {reasons}
 
 ## Clients of the 1.x SDKs
-`make conformance` then runs clients that are built on the official SDKs, as most desktop clients are. Each version is
-installed from npm or PyPI and runs as its own process (`tests/clients`) against a whole gateway with four mock nodes, a
-policy, and an upstream whose schemas are odd. All are of the handshake era; the Python SDK 2.x, both eras, is in
-`make test`. The run fails when one check of one client fails, and when a client logs a warning.
+`make conformance` then runs clients that are built on the official SDKs, as most desktop clients are, on each
+[view](views.md). Each version is installed from npm or PyPI and runs as its own process (`tests/clients`) against a
+whole gateway with four mock nodes, three of them named, a policy, and an upstream whose schemas are odd. All are of the
+handshake era; the Python SDK 2.x, both eras, is in `make test`. The run fails when one check of one client fails, and
+when a client logs a warning.
 
-| client | `/mcp` |
-|---|---|
 {clients}
 
 Each checks:
 - `initialize`; `tools/list` through all pages, with every `outputSchema` compiled where the SDK does that; calls whose
   structure the SDK checks;
+- names within the view's rule (on `/mcp/flat` and `/mcp/fleet` 64 of `A-Za-z0-9_-`), and that the safety class of each
+  tool and the `title` of a named node's tool reach the program;
 - failures that the model must read: bad arguments, a `subscribe` tool, a capability's rate limit, a node that left, a
   failure of the upstream's own;
 - errors that the program gets, with their code: unknown tool, denied by policy, agent's rate, budget, unknown resource;
-- `list_changed` when a node leaves and when it is back; resources listed, read, subscribed to, updated.
+- `list_changed` when a node leaves and when it is back, of tools or, where the tools stay, of resources only; that the
+  node then answers again; resources listed, read, subscribed to, updated;
+- on `/mcp/fleet` also `fleet_find` by name, tags, state and kind, in pages; `fleet_node` of a live node, of one that
+  left and of one with a sample; calls by a node's name; a name that no node has, as a failure that the model reads.
 
 What they cannot take, and what the gateway therefore does, is in [the MCP endpoint](mcp.md#what-old-clients-take).
 """
