@@ -35,12 +35,20 @@ from tests.gateway.api.live import Client, request
 TENANT = "acme"
 
 
+class AtOnce(Random):
+    """Waits as little as anybody may."""
+
+    def random(self) -> float:
+        return 0.0
+
+
 class Field:
     """A gateway, and one node after the other."""
 
     def __init__(self, gateway: Running, nursery: trio.Nursery) -> None:
         self.gateway = gateway
         self.ended: list[StayAway] = []
+        self.renewed: list[DeviceIdentity] = []
         self._nursery = nursery
 
     async def enroll(self, name: str) -> Made:
@@ -51,7 +59,7 @@ class Field:
     def run(self, identity: DeviceIdentity) -> Agent:
         device = standard_device(identity, hw_fingerprint("test", None), MockSampler(1, wall_ms()), wall_ms)
         dial = WebSocketDialer(self._nursery, self.gateway.device_url)
-        agent = Agent(device, journal=MemoryJournal(JournalDisk()), connect=dial, wall_ms=wall_ms, rng=Random(1))
+        agent = Agent(device, journal=MemoryJournal(JournalDisk()), connect=dial, wall_ms=wall_ms, rng=AtOnce())
 
         async def be() -> None:
             self.ended.append(await agent.run())
@@ -65,9 +73,10 @@ class Field:
         def use(renewed: DeviceIdentity) -> None:
             device = standard_device(renewed, hw_fingerprint("test", None), MockSampler(1, wall_ms()), wall_ms)
             agent.use(device.credentials)
+            self.renewed.append(renewed)
 
         ask = RenewalClient(GatewayAddress(self.gateway.device_url))
-        renewal = Renewal(folder, identity, ask=ask, gateway_ms=agent.gateway_ms, renewed=use, rng=Random(1))
+        renewal = Renewal(folder, identity, ask=ask, gateway_ms=agent.gateway_ms, renewed=use, rng=AtOnce())
         self._nursery.start_soon(renewal.run)
 
     async def until_live(self, node_id: str, *, live: bool = True) -> None:
@@ -170,13 +179,14 @@ async def test_a_node_renews_by_itself_and_comes_back_with_what_it_was_given(tmp
         agent = here.run(old)
         await here.until_live(node.node_id)
         here.renew(agent, old, tmp_path / "node")
-        await until(lambda: DeviceIdentity.load(tmp_path / "node").leaf.kid != old.leaf.kid)
+        await until(lambda: bool(here.renewed))
         new = DeviceIdentity.load(tmp_path / "node")
+        assert new.leaf.kid == here.renewed[0].leaf.kid != old.leaf.kid
         member = here.gateway.lives.register.find(node.node_id)
         assert member is not None
         assert member.renewal is not None
         assert (member.renewal.kid, member.renewal.from_kid) == (new.leaf.kid, old.leaf.kid)
-        here.gateway.devices.fleet.end(node.node_id, NodeClose.SERVICE_RESTART)
+        here.gateway.devices.fleet.end(node.node_id, NodeClose.UNAUTHORIZED)
         leafs = here.gateway.folder.certificates.leafs_of
         await until(lambda: [leaf.kid for leaf in leafs(node.node_id)] == [new.leaf.kid])
         await here.until_live(node.node_id)
