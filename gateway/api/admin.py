@@ -103,7 +103,10 @@ class Admin:
         try:
             token = self._folder.mint(*claims, jti, now_ms)
         except ValueError as error:
-            return Declined("claims", str(error))
+            fix = (
+                "A sub is agent_<uuid>, a node's id or a name of 1 to 128 characters (operators); life_s is in seconds."
+            )
+            return Declined("claims", f"No such token can be minted: {error}.", fix)
         target = {name: getattr(request, name) for name in ("token_class", "sub", "tenant")}
         return Done({"token": token, "jti": jti}, {**target, "scopes": scopes, "jti": jti})
 

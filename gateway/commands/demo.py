@@ -147,13 +147,20 @@ async def _identities(gateway: Running, folder: Path, nodes: int) -> list[Device
     """Those of the folder, if it is used again; the others are enrolled, each with a name and tags."""
     homes = [folder / f"node-{number}" for number in range(nodes)]
     new = [number for number, home in enumerate(homes) if not (home / KEY_FILE).exists()]
-    wanted = [Wanted(NodeIdentity(str(ULID()).lower(), TENANT), *_called(number)) for number in new]
+    wanted = [_wanted(gateway, number) for number in new]
     made = await gateway.lives.enroll(wanted, "demo") if wanted else []
     if isinstance(made, Refusal):
         raise CommandError(f"cannot enroll the demo's nodes: {made.message} {made.suggested_fix}")
     for number, one in zip(new, made, strict=True):
         one.identity.save(homes[number])
     return [DeviceIdentity.load(home) for home in homes]
+
+
+def _wanted(gateway: Running, number: int) -> Wanted:
+    """Without its name, if a node has it whose folder was lost."""
+    name, tags = _called(number)
+    is_free = isinstance(gateway.lives.resolve(name, TENANT), Refusal)
+    return Wanted(NodeIdentity(str(ULID()).lower(), TENANT), name if is_free else None, tags)
 
 
 def _called(number: int) -> tuple[str, dict[str, str]]:

@@ -6,6 +6,7 @@ Over `/admin` while the gateway runs, in its folder while it does not; by the sa
 import argparse
 import json
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +23,8 @@ from gateway.api.node_list import NodeList
 from gateway.commands.node_csv import read_nodes
 from gateway.commands.node_names import checked_node
 from gateway.commands.parsing import CommandError, Subparsers
-from gateway.commands.reach import Operator, add_data, ask, checked_node_id, checked_tenant, data_path
-from gateway.commands.stopped import on_nodes, person
+from gateway.commands.reach import Operator, add_data, ask, checked_node_id, checked_tenant, data_path, person
+from gateway.commands.stopped import on_nodes
 from gateway.identity.node_lives import Made, NodeLives, Wanted
 from gateway.identity.tokens import OperatorScope
 from gateway.main.data_folder import NO_TOKENS, DataFolder
@@ -31,6 +32,7 @@ from schemas.certificates import Leaf
 from schemas.labels import NAME_RULE, TAG_RULE, is_name, is_tag, tags_of
 from schemas.manifest import NodeIdentity
 
+FORGET = "/admin/node/forget"
 MANY_S_MAX = 120.0  # for an answer with a thousand identities
 
 
@@ -94,7 +96,7 @@ def _enroll(arguments: argparse.Namespace) -> int:
         lines, nodes = list(by_line), list(by_line.values())
         for node in nodes:  # so that each one's folder is known before anything is made
             node.setdefault("node_id", str(ULID()).lower())
-        homes = [out / node.get("name", node["node_id"]) for node in nodes]
+        homes = [out / folder for folder in _folders(nodes)]
     _check_folders(homes)
     with _told_by_line(lines):
         made = ask(
@@ -111,6 +113,12 @@ def _enroll(arguments: argparse.Namespace) -> int:
     else:
         _say(made[0], out, "is enrolled")
     return 0
+
+
+def _folders(nodes: list[dict[str, Any]]) -> list[str]:
+    """By name; by id, where there is none or nodes of several tenants have the same."""
+    uses = Counter(node.get("name") for node in nodes)
+    return [node["name"] if uses[node.get("name", "")] == 1 else node["node_id"] for node in nodes]
 
 
 def _one(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -230,7 +238,7 @@ def _act(
         return node if isinstance(node, Refusal) else await direct(lives, node)
 
     def here(folder: DataFolder) -> dict[str, Any]:
-        done = on_nodes(folder, act)
+        done = on_nodes(folder, act, settles=route == FORGET)
         if isinstance(done, Refusal):
             raise CommandError(f"{done.message} {done.suggested_fix}")
         return done
@@ -304,7 +312,7 @@ def _forget(arguments: argparse.Namespace) -> int:
         erased = await lives.forget(node, person())
         return erased if isinstance(erased, Refusal) else {"forgotten": node.node_id, "erased": erased}
 
-    done = _act(arguments, "/admin/node/forget", {}, "forgotten", direct)
+    done = _act(arguments, FORGET, {}, "forgotten", direct)
     rest = "" if done["erased"] else "; the rest goes as soon as its last connection is closed and the disk takes it"
     print(f"node {done['forgotten']} is forgotten{rest}")
     return 0

@@ -39,7 +39,7 @@ def read_nodes(text: str, tenant: str | None) -> dict[int, dict[str, Any]]:
                 seen[key] = line
             nodes[line] = node
     except csv.Error as error:
-        raise CommandError(f"line {reader.line_num}: this is no CSV ({error})") from None
+        raise CommandError(f"line {max(reader.line_num, 1)}: this is no CSV ({error})") from None
     if not nodes:
         raise CommandError("the file has no nodes: write one a line, below the names of the columns")
     return nodes

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from gateway.api.node_list import Filter, NodeList, NodeState
 from gateway.commands.parsing import CommandError, Subparsers, printable, table
-from gateway.commands.reach import add_data, ask, checked_tenant, data_path
+from gateway.commands.reach import Gateway, add_data, ask, checked_tenant, data_path
 from gateway.commands.stopped import on_nodes
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.tokens import OperatorScope
@@ -39,6 +39,7 @@ def _nodes(arguments: argparse.Namespace) -> int:
     if arguments.tenant is not None:
         checked_tenant(arguments.tenant)
     if arguments.watch:
+        Gateway.on(data_path(arguments))  # without one nothing changes, and each look would hold the folder
         return _watch(arguments)
     nodes = _look(arguments)
     print(json.dumps(nodes, indent=2) if arguments.json else "\n".join(_lines(nodes)))

@@ -84,6 +84,11 @@ def checked_tenant(text: str) -> str:
     return text
 
 
+def person() -> str:
+    """Who does it, as a token and the register take it."""
+    return re.sub("[^ -~]", "?", os.environ.get("USER", ""))[:128] or "operator"
+
+
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -259,7 +264,7 @@ class Operator:
         except FolderError as error:
             raise CommandError(str(error)) from None
         return issuer.mint(
-            sub=re.sub("[^ -~]", "?", os.environ.get("USER", ""))[:128] or "operator",
+            sub=person(),
             tenant="operators",
             token_class=TokenClass.OPERATOR,
             scopes=self._scopes,

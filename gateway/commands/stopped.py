@@ -1,6 +1,5 @@
 """Nodes of a gateway that does not run: the same rules on the same log, in its folder, which nobody else holds."""
 
-import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -21,13 +20,16 @@ from gateway.main.data_folder import DataFolder
 T = TypeVar("T")
 
 
-def on_nodes(folder: DataFolder, act: Callable[[NodeLives, NodeList], Awaitable[T]]) -> T:
-    """What `act` makes of them. Raises CommandError when the log cannot be used."""
+def on_nodes(folder: DataFolder, act: Callable[[NodeLives, NodeList], Awaitable[T]], *, settles: bool = False) -> T:
+    """What `act` makes of them; if it `settles` commands, their prices too. Raises CommandError when the log cannot be
+    used."""
 
     async def run() -> T:
         async with await SqliteStore.open(folder.log_path) as store:
             devices = DeviceSide(Supervisor(), store, folder.verifier, folder.certificates, DeviceSettings())
             await devices.load()
+            if settles:
+                await devices.fleet.settle_ledgers()
             lives = NodeLives(folder, devices.register, devices.directory, devices.fleet, lambda: str(ULID()), now)
             nodes = NodeList(devices.register, devices.directory, lambda: now().wall_ms)
             return await act(lives, nodes)
@@ -36,8 +38,3 @@ def on_nodes(folder: DataFolder, act: Callable[[NodeLives, NodeList], Awaitable[
         return trio.run(run)
     except (sqlite3.Error, StoreFailedError, UnreadableError) as error:
         raise CommandError(f"cannot use {folder.log_path}: {error}") from error
-
-
-def person() -> str:
-    """Who does it, for the register."""
-    return os.environ.get("USER", "") or "operator"

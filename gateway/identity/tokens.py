@@ -177,12 +177,12 @@ class Issuer:
     ) -> str:
         """A signed token. `scopes=None` leaves the claim out. What no verifier would take is refused here, and so are
         scopes that grant a class nothing, and an operator without any."""
-        if not _SUBJECT_OF_CLASS[token_class].search(sub):
-            raise ValueError(f"this sub is not one of a {token_class} token")
+        if not _SUBJECT_OF_CLASS[token_class].match(sub):
+            raise ValueError(f"this sub is not one that a token of class {token_class} has")
         if not TENANT.match(tenant) or not _ULID.search(jti) or life_s <= 0:
             raise ValueError("a token needs a tenant of 1 to 64 printable characters, a ULID as jti and a life")
         if not SCOPES_OF_CLASS[token_class].issuperset(scopes or ()):
-            raise ValueError(f"a scope is not one of a {token_class} token")
+            raise ValueError(f"a scope is not one of a token of class {token_class}")
         if token_class is TokenClass.OPERATOR and not scopes:
             raise ValueError("an operator token needs a scope")
         claims: dict[str, object] = {
@@ -197,7 +197,10 @@ class Issuer:
         }
         if scopes is not None:
             claims["scope"] = " ".join(sorted(scopes))
-        msgspec.convert(claims, _Claims)  # a date past all bounds is refused here too
+        try:
+            msgspec.convert(claims, _Claims)
+        except msgspec.ValidationError:
+            raise ValueError("a token cannot live that long") from None
         return jwt.encode(claims, self._key, algorithm=ALGORITHM, headers={"kid": self._kid})
 
 
@@ -286,7 +289,7 @@ class Verifier:
         if self._audience not in ([claims.aud] if isinstance(claims.aud, str) else claims.aud):
             return TokenFault.WRONG_AUDIENCE
         well_formed = (
-            _SUBJECT_OF_CLASS[claims.token_class].search(claims.sub)
+            _SUBJECT_OF_CLASS[claims.token_class].match(claims.sub)
             and TENANT.match(claims.tenant)
             and _ULID.search(claims.jti)
         )

@@ -139,3 +139,23 @@ def test_log_and_nodes_take_a_name(run: Callable[..., int], capsys: pytest.Captu
     assert run("log", "pump-7") == 0
     assert run("nodes") == 0
     assert "pump-7" in capsys.readouterr().out
+
+
+def test_nodes_of_two_tenants_with_one_name_have_a_folder_each(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("two.csv").write_text("name,tenant\npump-1,acme\npump-1,umbra\nvalve,acme\n,acme\n")
+    assert run("node", "enroll", "--csv", "two.csv", "--out", "all", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert len({one["folder"] for one in told}) == 4
+    for one in told:
+        identity = DeviceIdentity.load(Path(one["folder"]))
+        assert (identity.node_id, identity.leaf.tenant) == (one["node_id"], one["tenant"])
+    assert told[2]["folder"] == "all/valve"
+
+
+def test_watching_the_nodes_of_a_stopped_gateway_is_refused(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("nodes", "--watch") == 2
+    assert "heliograph serve" in capsys.readouterr().err

@@ -277,6 +277,17 @@ def test_issuer_mints_nothing_that_would_be_refused(changes: dict[str, Any]) -> 
         mint(**changes)
 
 
+@pytest.mark.parametrize("sub", ["x" * 129, "x" * 3000, ""])
+def test_sub_of_an_operator_is_bounded_as_a_whole(sub: str) -> None:
+    with pytest.raises(ValueError, match="sub"):
+        mint(TokenClass.OPERATOR, sub=sub)
+
+
+@pytest.mark.parametrize("sub", [f"x{AGENT}", f"{AGENT}x", f"{AGENT}\n"])
+def test_sub_of_an_agent_is_nothing_but_its_id(sub: str) -> None:
+    assert verifier().verify(forged(CLAIMS | {"sub": sub}), TokenClass.AGENT_RUNTIME, NOW_MS) is TokenFault.BAD_CLAIMS
+
+
 def test_token_is_valid_from_the_second_that_it_names() -> None:
     gate, token = verifier(), forged(CLAIMS | {"nbf": NOW_MS // 1000 + 1})
     assert gate.verify(token, TokenClass.AGENT_RUNTIME, NOW_MS + 999) is TokenFault.NOT_YET_VALID

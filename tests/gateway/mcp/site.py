@@ -166,7 +166,9 @@ async def arriving(response: httpx2.Response) -> AsyncIterator[trio.MemoryReceiv
         with send, contextlib.suppress(httpx2.HTTPError):
             async for line in response.aiter_lines():
                 if line.startswith("data: {"):
-                    await send.send(json.loads(line.removeprefix("data: ")))
+                    send.send_nowait(
+                        json.loads(line.removeprefix("data: "))
+                    )  # waits, and is cancelled, only inside them
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(read)
