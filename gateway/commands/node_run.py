@@ -89,31 +89,33 @@ async def be_a_node(
     def use(renewed: DeviceIdentity) -> None:
         agent.use(standard_device(renewed, fingerprint, sampler, wall_ms).credentials)
 
-    async with trio.open_nursery() as nursery:
-        agent = Agent(
-            standard_device(identity, fingerprint, sampler, wall_ms),
-            journal=journal,
-            connect=WebSocketDialer(nursery, gateway),
-            wall_ms=wall_ms,
-            rng=Random(),
-            newer_token=newer_token_from(folder),
-            now=machine_time_s,
-        )
-        renewal = Renewal(
-            folder,
-            identity,
-            ask=RenewalClient(GatewayAddress(gateway)),
-            gateway_ms=agent.gateway_ms,
-            renewed=use,
-            rng=Random(),
-        )
-        if local_port is not None:
-            page = await _local_page(local_port, agent)
-            nursery.start_soon(page.run)
-        nursery.start_soon(run_agent)
-        nursery.start_soon(renewal.run)
-        await until_signalled()
-        nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as connections:
+        async with trio.open_nursery() as nursery:
+            agent = Agent(
+                standard_device(identity, fingerprint, sampler, wall_ms),
+                journal=journal,
+                connect=WebSocketDialer(connections, gateway),
+                wall_ms=wall_ms,
+                rng=Random(),
+                newer_token=newer_token_from(folder),
+                now=machine_time_s,
+            )
+            renewal = Renewal(
+                folder,
+                identity,
+                ask=RenewalClient(GatewayAddress(gateway)),
+                gateway_ms=agent.gateway_ms,
+                renewed=use,
+                rng=Random(),
+            )
+            if local_port is not None:
+                page = await _local_page(local_port, agent)
+                nursery.start_soon(page.run)
+            nursery.start_soon(run_agent)
+            nursery.start_soon(renewal.run)
+            await until_signalled()
+            nursery.cancel_scope.cancel()
+        connections.cancel_scope.cancel()  # only now: the agent still takes its leave
     return stay
 
 

@@ -45,11 +45,12 @@ class AtOnce(Random):
 class Field:
     """A gateway, and one node after the other."""
 
-    def __init__(self, gateway: Running, nursery: trio.Nursery) -> None:
+    def __init__(self, gateway: Running, nursery: trio.Nursery, connections: trio.Nursery) -> None:
         self.gateway = gateway
         self.ended: list[StayAway] = []
         self.renewed: list[DeviceIdentity] = []
         self._nursery = nursery
+        self._connections = connections
 
     async def enroll(self, name: str) -> Made:
         made = await self.gateway.lives.enroll([Wanted(NodeIdentity(str(ULID()).lower(), TENANT), name)], "ada")
@@ -58,7 +59,7 @@ class Field:
 
     def run(self, identity: DeviceIdentity) -> Agent:
         device = standard_device(identity, hw_fingerprint("test", None), MockSampler(1, wall_ms()), wall_ms)
-        dial = WebSocketDialer(self._nursery, self.gateway.device_url)
+        dial = WebSocketDialer(self._connections, self.gateway.device_url)
         agent = Agent(device, journal=MemoryJournal(JournalDisk()), connect=dial, wall_ms=wall_ms, rng=AtOnce())
 
         async def be() -> None:
@@ -105,9 +106,11 @@ class Field:
 async def field(folder: Path) -> AsyncIterator[Field]:
     given = {"data": str(folder / "data"), "http.listen": "127.0.0.1:0", "devices.listen": "127.0.0.1:0"}
     with trio.fail_after(60):
-        async with running(load(None, {}, given)) as gateway, trio.open_nursery() as nursery:
-            yield Field(gateway, nursery)
-            nursery.cancel_scope.cancel()
+        async with running(load(None, {}, given)) as gateway, trio.open_nursery() as connections:
+            async with trio.open_nursery() as nursery:
+                yield Field(gateway, nursery, connections)
+                nursery.cancel_scope.cancel()
+            connections.cancel_scope.cancel()  # only now: agents still take their leave
 
 
 async def test_named_node_is_called_by_its_name_under_whatever_name_it_has(tmp_path: Path) -> None:
