@@ -11,6 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.log.store import OpenItem, Part
+from actors.register.register import Register
 from actors.register.register_rules import Trouble
 from actors.supervision.supervisor import Supervisor
 from gateway.identity.tokens import Principal, TokenClass
@@ -19,6 +21,7 @@ from schemas.certificates import Leaf
 from schemas.closes import NodeClose
 from schemas.contract import contract
 from tests.actors.node.harness import FakeConnection, ScriptedNode, now, proved, until
+from tests.gateway.api.operators import Operator
 from tests.gateway.api.registered import Site
 from tests.gateway.api.test_admin_actions import acted
 from tests.schemas.examples import NODE_ID
@@ -240,6 +243,22 @@ async def test_a_session_goes_on_if_the_log_does_not_take_the_revocation(autojum
     site.disk.is_full = True
     await refused(site, "revoke", {"node": NODE_ID}, "not_written", "E_INTERNAL")
     assert scripted.connection.closed is None
+
+
+async def test_a_node_that_the_register_cannot_read_can_be_revoked_and_nothing_else(
+    autojump_clock: MockClock, site: Site
+) -> None:
+    services = site.fleet.services
+    await services.store.append(Part("register", 0, 1, opened=(OpenItem(VALVE, b"damaged"),)))
+    register = Register(services.store, services.directory)  # as after a restart
+    await register.load()
+    site.operator = Operator(site.folder, site.fleet, register=register)
+    for action in ("rename", "tag", "renew"):
+        await refused(site, action, {"node": VALVE, **MORE[action]}, "unreadable", "E_MANIFEST_INVALID")
+    await refused(site, "forget", {"node": VALVE}, "not_revoked", "E_MANIFEST_INVALID")
+    await done(site, "revoke", {"node": VALVE})
+    assert (await node(site, VALVE))["state"] == "revoked"
+    assert (await done(site, "forget", {"node": VALVE}))[0]["erased"] is True
 
 
 @pytest.mark.parametrize(
