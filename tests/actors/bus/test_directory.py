@@ -246,6 +246,67 @@ async def test_presence_and_when_a_node_was_last_seen(directory: LocalDirectory)
     assert found(directory, "a").last_seen_ms(WALL_MS + 99) == WALL_MS + 20
 
 
+@pytest.mark.parametrize("labels", [UNLABELLED, Labels("pump-7", {"site": "lab"})])
+async def test_equal_labels_change_nothing(directory: LocalDirectory, labels: Labels) -> None:
+    await live(directory, "a")
+    directory.label(PUMP, labels)
+    heard: list[None] = []
+    directory.listen("acme", lambda: heard.append(None))
+    before, record = directory.labels_revision, found(directory, "a")
+    directory.label(PUMP, Labels(labels.name, dict(labels.tags)))
+    assert directory.labels_revision == before
+    assert found(directory, "a") is record
+    assert heard == []
+
+
+# ---- forgetting -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("was_live", [True, False])
+async def test_a_forgotten_node_is_in_no_list_and_its_tenant_is_told(was_live: bool) -> None:
+    disk = MemoryDisk()
+    directory, heard = LocalDirectory(MemoryStore(disk)), list[str]()
+    node = await live(directory, "a")
+    await live(directory, "b")
+    if not was_live:
+        directory.went(node, 1, NodeClose.FORBIDDEN, WALL_MS)
+    for tenant in ("acme", "other"):
+        directory.listen(tenant, lambda tenant=tenant: heard.append(tenant))  # type: ignore[misc]
+    assert await directory.forget("a", WALL_MS) is True
+    assert heard == ["acme"]
+    assert directory.find("a") is None
+    for ids in (directory.ids(), directory.ids("acme"), directory.live_ids("acme")):
+        assert list(ids) == ["b"]
+    assert directory.live_count == 1
+    directory.went(node, 1, NodeClose.NORMAL, WALL_MS)  # the end of its session comes after
+    assert directory.live_count == 1
+    after = LocalDirectory(MemoryStore(disk))
+    await after.load()
+    assert list(after.ids()) == ["b"]
+
+
+async def test_forgetting_whom_nobody_knows_succeeds_and_is_no_news(directory: LocalDirectory) -> None:
+    heard: list[None] = []
+    await live(directory, "b")
+    directory.listen("acme", lambda: heard.append(None))
+    assert await directory.forget("a", WALL_MS) is True
+    assert heard == []
+    assert list(directory.ids()) == ["b"]
+
+
+async def test_a_node_stays_listed_if_the_log_does_not_take_that_it_is_forgotten() -> None:
+    disk, heard = MemoryDisk(), list[None]()
+    directory = LocalDirectory(MemoryStore(disk))
+    await live(directory, "a")
+    directory.listen("acme", lambda: heard.append(None))
+    disk.is_full = True
+    assert await directory.forget("a", WALL_MS) is False
+    assert (list(directory.live_ids("acme")), list(directory.ids()), heard) == (["a"], ["a"], [])
+    disk.is_full = False
+    assert await directory.forget("a", WALL_MS) is True
+    assert list(directory.ids()) == []
+
+
 def found(directory: LocalDirectory, node_id: str) -> NodeRecord:
     record = directory.find(node_id)
     assert record is not None

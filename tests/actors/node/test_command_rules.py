@@ -283,6 +283,42 @@ def test_a_sweep_takes_all_that_are_due_and_leaves_the_rest() -> None:
     assert list(decision.state.open_commands) == [cmd(2), cmd(4)]
 
 
+@pytest.mark.parametrize(
+    ("now_ms", "expiry"),
+    [
+        (NOW_MS, ExpiryReason.UNWRITTEN),
+        (DEADLINE_MS - 1, ExpiryReason.UNWRITTEN),
+        (DEADLINE_MS, ExpiryReason.DEADLINE),
+        (DEADLINE_MS + DAY_MS, ExpiryReason.DEADLINE),
+    ],
+)
+def test_of_a_node_that_is_gone_for_good_nothing_stays_open_whatever_the_time(
+    now_ms: int, expiry: ExpiryReason
+) -> None:
+    state = live(queued(1), queued(2), queued(3), sent(2), CommandCancelRequested(NOW_MS, cmd(2)))
+    decision = decided(state, Sweep(gone_for_good=True), now_ms)
+    assert decision.events == (
+        CommandExpired(now_ms, cmd(1), expiry),
+        CommandUnknown(now_ms, cmd(2)),
+        CommandExpired(now_ms, cmd(3), expiry),
+    )
+    assert decision.answers == (
+        Settled(cmd(1), CommandState.EXPIRED, expiry=expiry),
+        Settled(cmd(2), CommandState.UNKNOWN),
+        Settled(cmd(3), CommandState.EXPIRED, expiry=expiry),
+    )
+    assert decision.state.open_commands == {}
+
+
+def test_the_same_commands_stay_open_while_the_node_may_come_back() -> None:
+    unchanged(live(queued(1), queued(2), sent(2)), Sweep(), None, DEADLINE_MS - 1)
+
+
+def test_a_node_that_is_gone_for_good_and_left_nothing_open_has_no_news() -> None:
+    for state in (NodeState(), DONE):
+        unchanged(state, Sweep(gone_for_good=True), None)
+
+
 def test_a_sweep_of_a_node_that_never_dialled_in_does_nothing() -> None:
     decision = decided(NodeState(), Sweep())
     assert (decision.events, decision.answers) == ((), ())

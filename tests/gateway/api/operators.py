@@ -23,7 +23,7 @@ from tests.gateway.api.client import AGENT, Client, Response, new_id
 MINT = {"token_class": "agent_runtime", "sub": AGENT, "tenant": "acme", "scopes": [], "life_s": 60}
 
 
-def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
+def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams, register: Register | None = None) -> Admin:
     def revoke(token_id: str) -> None:
         fleet.revoke(token_id)
         streams.revoke(token_id)
@@ -31,7 +31,7 @@ def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
     services = fleet.services
     operators = Operators(folder.verifier, now, folder.operators_since_ms)
     directory, store, ledgers = services.directory, services.store, services.ledgers
-    register, audit = Register(store, directory), Audit(now)
+    register, audit = register or Register(store, directory), Audit(now)
     lives = NodeLives(folder, register, directory, fleet, new_id, now)
     nodes = NodeList(register, directory, lambda: now().wall_ms)
     more = AdminNodes(Actions(operators, audit, now), lives, nodes).routes
@@ -40,10 +40,14 @@ def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams) -> Admin:
 
 class Operator:
     def __init__(
-        self, folder: DataFolder, fleet: Fleet, scopes: Collection[OperatorScope] = tuple(OperatorScope)
+        self,
+        folder: DataFolder,
+        fleet: Fleet,
+        scopes: Collection[OperatorScope] = tuple(OperatorScope),
+        register: Register | None = None,
     ) -> None:
         streams = Streams(Supervisor(), fleet)
-        self.admin = admin_of(folder, fleet, streams)
+        self.admin = admin_of(folder, fleet, streams, register)
         self.client = Client(fleet, streams, self.admin)
         self.jti = new_id()
         self.token = folder.mint(TokenClass.OPERATOR, "ada", "operators", scopes, 3600, self.jti, now().wall_ms)
