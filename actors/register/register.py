@@ -71,8 +71,9 @@ class Register:
             decided = decide(self.roll)
             if isinstance(decided, Refusal):
                 return decided
-            if any(event.node_id in self._unreadable and not isinstance(event, NodeRevoked) for event in decided):
-                return Refusal(Trouble.UNREADABLE)
+            for row, event in enumerate(decided):
+                if event.node_id in self._unreadable and not isinstance(event, NodeRevoked):
+                    return Refusal(Trouble.UNREADABLE, row)
             if not decided:
                 return ()
             with trio.CancelScope(shield=True):  # else the next one would decide on what is no longer true

@@ -36,6 +36,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 _NOT_RENEWED = {
     Trouble.REVOKED: NotRenewed.NODE_REVOKED,
     Trouble.RENEWED_OTHERWISE: NotRenewed.SECOND_KEY,
+    Trouble.UNREADABLE: NotRenewed.NOT_RECORDED,
     Trouble.NOT_WRITTEN: NotRenewed.NOT_RECORDED,
 }
 LOOK_EVERY_S = 60.0  # for identities whose time is up, and for what is not erased yet; how much later they may end

@@ -138,7 +138,7 @@ async def test_a_member_that_cannot_be_read_is_that_nodes_trouble_and_it_does_no
     assert again.refuses_login(PUMP.node_id, "J", AT_MS, AT_MS) is None
     # It may be revoked: nothing may be written over it, but that it is.
     named = await again.record(lambda roll: rules.rename(roll, VALVE, "valve", ACT), AT_MS)
-    assert named == Refusal(Trouble.UNREADABLE)
+    assert named == Refusal(Trouble.UNREADABLE, 0)
     assert not isinstance(await again.record(lambda roll: rules.revoke(roll, VALVE, ACT), AT_MS), Refusal)
     assert again.refuses_login(VALVE.node_id, "J", AT_MS, AT_MS) is NodeClose.FORBIDDEN
 
