@@ -20,7 +20,6 @@ from schemas.frames import CmdAck
 from schemas.frames import Outcome as ReportedOutcome
 from schemas.projection import output_schema_of, parse_tool_name
 
-
 # What a node may say of itself. The other codes are about names, access and sessions, which the gateway decides.
 TAKEN_FROM_NODES = frozenset({Code.MANIFEST_INVALID, Code.RATE_LIMITED, Code.DEADLINE_EXCEEDED, Code.INTERNAL})
 

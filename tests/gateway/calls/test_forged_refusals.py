@@ -1,7 +1,6 @@
 """What a node reports of a command is that the node failed: it cannot refuse in the gateway's place."""
 
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 import structlog
@@ -32,8 +31,8 @@ OF_A_NODE = [Code.MANIFEST_INVALID, Code.RATE_LIMITED, Code.DEADLINE_EXCEEDED, C
 
 
 @pytest.fixture
-async def node(site: Site, nursery: trio.Nursery) -> AsyncIterator[ScriptedNode]:
-    yield await live_node(site.fleet, nursery, answers=False)
+async def node(site: Site, nursery: trio.Nursery) -> ScriptedNode:
+    return await live_node(site.fleet, nursery, answers=False)
 
 
 async def refuse_all(node: ScriptedNode, code: Code) -> None:
