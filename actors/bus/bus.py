@@ -39,6 +39,7 @@ class LastFrame:
 
     frame: Mapping[str, Any]
     at_ms: int
+    cap_id: str  # of the capability that it is from
 
 
 def free(_: str) -> Exceeded | None:

@@ -209,11 +209,11 @@ class FleetLooks:
         }
 
     def _sample(self, record: NodeRecord, tools: Sequence[Tool], wall_ms: int) -> Result | None:
-        """Only for whoever might have asked the node for one."""
-        if not any(tool.target.kind == _METRICS for tool in tools):
-            return None
+        """Only for whoever might have asked that capability for one."""
         last = self._bus.last_frame(record.node_id)
-        return None if last is None else {"age_ms": max(0, wall_ms - last.at_ms), "frame": dict(last.frame)}
+        if last is None or (_METRICS, last.cap_id) not in {(tool.target.kind, tool.target.cap_id) for tool in tools}:
+            return None
+        return {"age_ms": max(0, wall_ms - last.at_ms), "frame": dict(last.frame)}
 
 
 def _described(record: NodeRecord, wall_ms: int) -> Result:
