@@ -27,6 +27,7 @@ class Failed:
     is_command: bool = True  # False, though it has an id: the log would not take it, and it costs nothing
     cap: float | None = None  # the capability's own limit, if that is what it is over: calls in `per_s`, or at once
     per_s: int | None = None
+    by_node: bool = False  # the node said so: that it failed is all that its word is taken for
 
 
 Outcome = Succeeded | Failed
@@ -38,6 +39,7 @@ class LastFrame:
 
     frame: Mapping[str, Any]
     at_ms: int
+    cap_id: str  # of the capability that it is from
 
 
 def free(_: str) -> Exceeded | None:

@@ -31,8 +31,8 @@ class Answer:
     body: bytes = b""
     headers: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def encoded(self) -> bytes:
+    def encoded(self, *, with_body: bool = True) -> bytes:
+        """Without its body it is the answer to a HEAD."""
         fields = {
             "content-type": "application/json",
             "content-length": str(len(self.body)),
@@ -43,7 +43,7 @@ class Answer:
         }
         lines = [f"{name}: {value}" for name, value in fields.items()]
         head = "\r\n".join([f"HTTP/1.1 {self.status.value} {self.status.phrase}", *lines, "", ""])
-        return head.encode("ascii") + self.body
+        return head.encode("ascii") + (self.body if with_body else b"")
 
 
 def _error(status: HTTPStatus, code: Code, message: str, suggested_fix: str, **headers: str) -> Answer:
@@ -111,8 +111,9 @@ class LocalPage:
         self._open += 1
         try:
             with trio.move_on_after(CONNECTION_S_MAX), contextlib.suppress(trio.BrokenResourceError):
-                answer = answer_to(await _request(stream), self.port, self._manifest())
-                await stream.send_all(answer.encoded)
+                request = await _request(stream)
+                answer = answer_to(request, self.port, self._manifest())
+                await stream.send_all(answer.encoded(with_body=request is None or request.method != b"HEAD"))
                 await stream.send_eof()
                 while await stream.receive_some(READ_BYTES):
                     pass  # closing with unread input would take the answer back

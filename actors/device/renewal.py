@@ -24,6 +24,7 @@ from schemas.certificates import CertificateError, Leaf
 from schemas.renewal import request_of
 
 LOOK_EVERY_S = 60.0  # whether it is due: clocks are set, machines sleep, files are replaced
+CLOCK_EVERY_S = 1.0  # whether the gateway's time is known: an identity may end within the minute
 FAILURES_TOLD_EVERY_S = 3600.0  # those in between are counted
 NONCE_BYTES = 16
 
@@ -52,22 +53,25 @@ class Renewal:
         self._rng = rng
         self._entropy = entropy
         self._chance = rng.random()  # of this identity: when in its life to ask
+        self._first_chance = rng.random()  # of this start: how long to wait if it is due already
+        self._up_since_s: float | None = None  # since its first step
         self._makes_tokens = True  # until an answer says otherwise
         self._failures = 0
         self._told = LogThrottle(FAILURES_TOLD_EVERY_S)
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        wait_s = renewal_rules.first_wait_s(self._rng.random())
         while True:
-            await trio.sleep(wait_s)
             wait_s = await self.step()
+            await trio.sleep(wait_s)
 
     async def step(self) -> float:
         """Ask, if it is due; returns how long to wait before the next step."""
-        now_ms = self._gateway_ms()
+        now_s, now_ms = trio.current_time(), self._gateway_ms()
+        if self._up_since_s is None:
+            self._up_since_s = now_s
         if now_ms is None:
-            return LOOK_EVERY_S
+            return CLOCK_EVERY_S
         try:
             identity = await trio.to_thread.run_sync(DeviceIdentity.load, self._folder)
         except IdentityError:
@@ -82,6 +86,9 @@ class Renewal:
             return LOOK_EVERY_S
         if now_ms < due.due_at_ms:
             return min(LOOK_EVERY_S, (due.due_at_ms - now_ms) / 1000)
+        wait_s = renewal_rules.first_wait_s(due, now_ms, now_s - self._up_since_s, self._first_chance)
+        if wait_s > 0:
+            return wait_s
         failure = await self._renew(identity, now_ms)
         if failure is None:
             return LOOK_EVERY_S

@@ -19,7 +19,8 @@ from schemas.certificates import Leaf
 
 RENEW_FROM, RENEW_TO = 0.40, 0.48
 """Of a life: chance picks a moment in between. The contract says before half; the rest is room to fail and retry."""
-FIRST_WAIT_S_MAX = 60.0  # of a renewal that is due when the device starts: they spread over so long
+FIRST_WAIT_S_MAX = 60.0  # of a renewal that is due when the device starts: they spread over so long,
+NO_WAIT_FROM = 0.5  # but from this part of a life on it asks at once: so long may be all that is left
 RETRY_S, RETRY_S_MAX = 30.0, 6 * 3600.0  # after the first failure, and the longest wait however many there were
 RETRIES_IN_A_LIFE = 20  # no wait is longer than this part of the shorter life,
 RETRY_S_MIN = 1.0  # but for lives that are hardly any
@@ -71,6 +72,7 @@ def life_of_leaf(leaf: Leaf) -> Life | None:
 class Plan:
     due_at_ms: int  # by the gateway's clock
     life_ms: int  # of what is renewed, the shorter one
+    overdue_at_ms: int  # from then on nothing is worth waiting for
 
 
 def plan(token: str, leaf: Leaf, *, makes_tokens: bool, chance: float) -> Plan | None:
@@ -86,11 +88,16 @@ def plan(token: str, leaf: Leaf, *, makes_tokens: bool, chance: float) -> Plan |
             lives.append(of_token)
     part = RENEW_FROM + (RENEW_TO - RENEW_FROM) * chance
     # Each by its own end: a token that is younger than its certificate may end later though it lives shorter.
-    return Plan(min(life.after(part) for life in lives), min(life.ms for life in lives))
+    return Plan(
+        min(life.after(part) for life in lives),
+        min(life.ms for life in lives),
+        min(life.after(NO_WAIT_FROM) for life in lives),
+    )
 
 
-def first_wait_s(chance: float) -> float:
-    return FIRST_WAIT_S_MAX * chance
+def first_wait_s(due: Plan, now_ms: int, up_s: float, chance: float) -> float:
+    """How much longer a renewal that is due waits on a device that has been up for so long."""
+    return 0.0 if now_ms >= due.overdue_at_ms else max(0.0, FIRST_WAIT_S_MAX * chance - up_s)
 
 
 def retry_wait_s(failures: int, life_ms: int, chance: float, told_s: float | None = None) -> float:

@@ -75,7 +75,7 @@ class Cadences:
         self._mint = mint
         self._send = send
         self._by_msg_id: dict[str, Cadence] = {}
-        self._last: tuple[Mapping[str, Any], Moment] | None = None
+        self._last: tuple[Mapping[str, Any], Moment, str] | None = None
 
     def __len__(self) -> int:
         return len(self._by_msg_id)
@@ -118,13 +118,16 @@ class Cadences:
             return Drop.TELEMETRY_UNASKED
         dropped = cadence.relay(frame, now.mono_s)
         if dropped is None:
-            self._last = frame, now
+            self._last = frame, now, cadence.key[0]
         return dropped
 
     @property
     def last_frame(self) -> LastFrame | None:
         """The last one passed on, whoever listens now."""
-        return None if self._last is None else LastFrame(self._last[0], self._last[1].wall_ms)
+        if self._last is None:
+            return None
+        frame, at, cap_id = self._last
+        return LastFrame(frame, at.wall_ms, cap_id)
 
     def next_deadline_s(self) -> float:
         asked = (cadence for cadence in self._by_msg_id.values() if cadence.stage is Stage.ASKED)

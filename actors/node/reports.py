@@ -20,6 +20,9 @@ from schemas.frames import CmdAck
 from schemas.frames import Outcome as ReportedOutcome
 from schemas.projection import output_schema_of, parse_tool_name
 
+# What a node may say of itself. The other codes are about names, access and sessions, which the gateway decides.
+TAKEN_FROM_NODES = frozenset({Code.MANIFEST_INVALID, Code.RATE_LIMITED, Code.DEADLINE_EXCEEDED, Code.INTERNAL})
+
 
 class Drop(StrEnum):
     """What a node may send that is dropped and counted: a closed set, for each is the label of a metric."""
@@ -73,7 +76,8 @@ def outcome_of(settled: Settled) -> Outcome:
         case CommandState.ACKED if settled.result is not None:
             return Succeeded(settled.msg_id, settled.result)
         case CommandState.FAILED:
-            return Failed(Code(settled.code or Code.INTERNAL), settled.msg_id)
+            said = Code(settled.code or Code.INTERNAL)
+            return Failed(said if said in TAKEN_FROM_NODES else Code.INTERNAL, settled.msg_id, by_node=True)
         case CommandState.EXPIRED:
             unwritten = settled.expiry is ExpiryReason.UNWRITTEN
             return Failed(Code.NODE_OFFLINE if unwritten else Code.DEADLINE_EXCEEDED, settled.msg_id)

@@ -122,7 +122,13 @@ class No(msgspec.Struct, frozen=True):
 
     @classmethod
     def because(cls, failed: Failed) -> "No":
-        """The node, or the way to it, has failed. A limit of its capability is told with its number, where known."""
+        """The node, or the way to it, has failed. A limit of its capability is told with its number, where known.
+
+        What the node itself reported is a failure of the node and nothing else: a device must not be able to make the
+        gateway say that a name is unknown, a limit reached or an agent not authorized.
+        """
+        if failed.by_node:
+            return cls(failed.code, reason=Reason.INTERNAL)
         limit = {"cap": failed.cap, "per_s": failed.per_s}
         known = {name: number for name, number in limit.items() if number is not None}
         return cls(failed.code, retry_after_ms=failed.retry_after_ms, details=known or None)

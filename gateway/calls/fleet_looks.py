@@ -18,11 +18,11 @@ from actors.bus.directory import Directory, NodeRecord, Presence
 from gateway.calls.admission import Admission, Admitted
 from gateway.calls.answers import Answered, No, Reason, Refused
 from gateway.calls.audit import CallRecord
-from gateway.calls.names import UNKNOWN_NODE, node_of
+from gateway.calls.onlooker import Onlooker
 from gateway.calls.paging import LOOKS_MAX, page_behind
 from gateway.governance.denials import Denial, iso
 from gateway.governance.policy.policy import Side
-from gateway.identity.scopes import Denied, authorize, may_look
+from gateway.identity.scopes import Denied, may_look
 from gateway.identity.tokens import Principal
 from schemas.contract import Flaw, contract
 from schemas.errors import Code
@@ -39,7 +39,6 @@ _BAD_CURSOR = No(
 )
 _METRICS = "system.metrics"
 
-Allows: TypeAlias = Callable[[str], bool]
 Result: TypeAlias = dict[str, Any]
 
 
@@ -62,22 +61,6 @@ class LookTarget(msgspec.Struct, frozen=True):
 
     def takes(self, arguments: Any) -> bool:
         return self.tool.flaw(arguments) is None
-
-
-@dataclass(frozen=True, slots=True)
-class _Onlooker:
-    principal: Principal
-    allows: Allows
-    wall_ms: int
-
-    def tools_of(self, record: NodeRecord) -> list[Tool]:
-        """Those that it may use, were the node live."""
-        who, wall_ms = self.principal, self.wall_ms
-        return [
-            tool
-            for tool in record.tools
-            if authorize(who, tool, record.tenant, wall_ms) is None and self.allows(tool.name)
-        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +108,16 @@ _Found: TypeAlias = tuple[NodeRecord, list[str]]  # with the kinds of what may b
 
 class FleetLooks:
     def __init__(
-        self, directory: Directory, bus: Bus, admission: Admission, allows: Callable[[Principal], Allows]
+        self,
+        directory: Directory,
+        bus: Bus,
+        admission: Admission,
+        onlooker: Callable[[Principal, int], Onlooker],
     ) -> None:
         self._directory = directory
         self._bus = bus
         self._admission = admission
-        self._allows = allows
+        self._onlooker = onlooker
 
     async def call(
         self, record: CallRecord, tool: FleetTool, arguments: Any, correlation_id: str
@@ -162,14 +149,14 @@ class FleetLooks:
         return No.by(passed) if isinstance(passed, Denial) else passed
 
     async def _look(self, admitted: Admitted[LookTarget]) -> Result | No:
-        who = _Onlooker(admitted.principal, self._allows(admitted.principal), admitted.now_ms)
+        who = self._onlooker(admitted.principal, admitted.now_ms)
         if admitted.target.name == FIND:
             return await self._find(who, admitted.arguments)
         return self._node(who, admitted.arguments["node"])
 
     # ---- many nodes -------------------------------------------------------------------------------------------------
 
-    async def _find(self, who: _Onlooker, arguments: Mapping[str, Any]) -> Result | No:
+    async def _find(self, who: Onlooker, arguments: Mapping[str, Any]) -> Result | No:
         query, cursor, tenant = _Query.of(arguments), arguments.get("cursor"), who.principal.tenant
         place: str | None = cursor or ""
         if query.is_by_name and cursor is not None:
@@ -182,7 +169,7 @@ class FleetLooks:
         nodes = [_listed(record, kinds, who.wall_ms) for record, kinds in found]
         return {"nodes": nodes, "next_cursor": nodes[-1]["node_id"]} if has_more else {"nodes": nodes}
 
-    def _some(self, who: _Onlooker, query: _Query, behind: str, room: int) -> tuple[list[_Found], str | None]:
+    def _some(self, who: Onlooker, query: _Query, behind: str, room: int) -> tuple[list[_Found], str | None]:
         directory, tenant, by_name = self._directory, who.principal.tenant, query.is_by_name
         places = query.places(directory, tenant)
         found: list[_Found] = []
@@ -206,13 +193,11 @@ class FleetLooks:
 
     # ---- one node ---------------------------------------------------------------------------------------------------
 
-    def _node(self, who: _Onlooker, node: str) -> Result | No:
-        record = node_of(self._directory, who.principal.tenant, node)
+    def _node(self, who: Onlooker, node: str) -> Result | No:
+        record = who.find(self._directory, node)
         if isinstance(record, No):
             return record
         tools = who.tools_of(record)
-        if not tools:
-            return UNKNOWN_NODE
         left = None if record.left is None else record.left.value
         return {
             **_described(record, who.wall_ms),
@@ -224,11 +209,11 @@ class FleetLooks:
         }
 
     def _sample(self, record: NodeRecord, tools: Sequence[Tool], wall_ms: int) -> Result | None:
-        """Only for whoever might have asked the node for one."""
-        if not any(tool.target.kind == _METRICS for tool in tools):
-            return None
+        """Only for whoever might have asked that capability for one."""
         last = self._bus.last_frame(record.node_id)
-        return None if last is None else {"age_ms": max(0, wall_ms - last.at_ms), "frame": dict(last.frame)}
+        if last is None or (_METRICS, last.cap_id) not in {(tool.target.kind, tool.target.cap_id) for tool in tools}:
+            return None
+        return {"age_ms": max(0, wall_ms - last.at_ms), "frame": dict(last.frame)}
 
 
 def _described(record: NodeRecord, wall_ms: int) -> Result:

@@ -11,26 +11,19 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from actors.bus.directory import Directory, NodeRecord
+from actors.node.moment import Moment
 from gateway.calls.answers import No, Reason, unfit
 from gateway.calls.flat_names import target_of
+from gateway.calls.onlooker import UNKNOWN_NODE, Onlooker, node_id_of
 from gateway.calls.upstream_tools import UpstreamTools
+from gateway.governance.denials import not_in_policy
+from gateway.governance.governor import Governor
+from gateway.identity.scopes import may_use_kind
 from gateway.identity.tokens import Principal
 from schemas.errors import Code
 from schemas.fleet_tools import KIND_TOOLS, LOOK_TOOLS, FleetTool, KindTool
-from schemas.labels import is_node_id
-from schemas.projection import ToolName
+from schemas.projection import KINDS, Tool, ToolName
 
-UNKNOWN_NODE = No(
-    Code.MANIFEST_NOT_FOUND,
-    "No node of this tenant has this id or name.",
-    "Call fleet_find to see which nodes there are, and use a node_id or name that it lists.",
-    reason=Reason.NODE,
-)
-_NEVER_CAME = No(
-    Code.NODE_OFFLINE,
-    "The node has a name but has never connected.",
-    "Wait until it has connected, or call fleet_find to find a node that is live.",
-)
 _NO_SUCH_KIND = No(
     Code.MANIFEST_NOT_FOUND,
     "The node has no capability of this kind.",
@@ -76,33 +69,29 @@ class Nothing:
 Meaning: TypeAlias = OfDevice | OfUpstream | OfFleet | Nothing
 
 
-def node_of(directory: Directory, tenant: str, node: str) -> NodeRecord | No:
-    """The node of this tenant that has this id or name. Of other tenants' nodes nothing is told."""
-    node_id = node if is_node_id(node) else directory.named(tenant, node)
-    record = None if node_id is None else directory.find(node_id)
-    if record is not None and record.tenant == tenant:
-        return record
-    name = node if node_id is None else directory.labels_of(node_id).name
-    is_known = record is None and name is not None and directory.named(tenant, name) is not None
-    return _NEVER_CAME if is_known else UNKNOWN_NODE
-
-
 class Names:
     def __init__(
         self,
         directory: Directory,
         upstreams: UpstreamTools | None,
-        allows: Callable[[Principal], Callable[[str], bool]],
+        onlooker: Callable[[Principal, int], Onlooker],
+        governor: Governor | None = None,
     ) -> None:
         self._directory = directory
         self._upstreams = upstreams
-        self._allows = allows
+        self._onlooker = onlooker
+        self._governor = governor
 
-    def meaning(self, principal: Principal, name: str, arguments: Any) -> Meaning:
+    def meaning(self, principal: Principal, name: str, arguments: Any, now: Moment) -> Meaning:
         kind_tool = KIND_TOOLS.get(name)
         if kind_tool is not None:
-            meant = self._on_node(principal, kind_tool, arguments)
-            return Nothing(meant, name) if isinstance(meant, No) else meant
+            who = self._onlooker(principal, now.wall_ms)
+            meant = self._target(who, kind_tool, arguments)
+            if isinstance(meant, No):
+                return Nothing(self._why_not(who, kind_tool, arguments, meant, now), name)
+            # The rest it checks itself, as ever.
+            taken = {key: value for key, value in arguments.items() if key not in ("node", "cap_id")}
+            return OfDevice(meant, taken)
         look = LOOK_TOOLS.get(name)
         if look is not None:
             return OfFleet(look)
@@ -115,45 +104,62 @@ class Names:
                 return OfUpstream(own)
         return Nothing(No(target))
 
-    def _on_node(self, principal: Principal, tool: KindTool, arguments: Any) -> OfDevice | No:
-        """The node's own tool, with the arguments that it takes: those it checks itself, as ever."""
-        target = self._target(principal, tool, arguments)
-        if isinstance(target, No):
-            flaw = tool.flaw(arguments)
-            return target if flaw is None else unfit(flaw)
-        return OfDevice(target, {key: value for key, value in arguments.items() if key not in ("node", "cap_id")})
+    def _why_not(self, who: Onlooker, tool: KindTool, arguments: Any, no: No, now: Moment) -> No:
+        """What an agent is told whose arguments lead to no tool, in the order of admission. One that may use no such
+        tool on any node is told that, whichever node it names; others may not guess more often than they may call."""
+        short = KINDS[tool.kind].short
+        denied = may_use_kind(who.principal, tool.safety_class, tool.verb, now.wall_ms)
+        if denied is not None:
+            return No(Code.SAFETY_DENIED, denied.message, denied.suggested_fix, reason=Reason.SCOPE)
+        if not who.could_allow(short, tool.verb):
+            return No.by(not_in_policy())
+        flaw = tool.flaw(arguments)
+        if flaw is not None:
+            return unfit(flaw)
+        governor = self._governor
+        over = None if governor is None else governor.over_rates_of_kind(who.principal, short, tool.verb, now)
+        return no if over is None else No.by(over)
 
-    def _target(self, principal: Principal, tool: KindTool, arguments: Any) -> ToolName | No:
+    def _target(self, who: Onlooker, tool: KindTool, arguments: Any) -> ToolName | No:
+        """The node's own tool."""
         if not isinstance(arguments, Mapping) or not isinstance(arguments.get("node"), str):
             return UNKNOWN_NODE
         cap_id = arguments.get("cap_id")
         if "cap_id" in arguments and not isinstance(cap_id, str):
             return _NO_SUCH_CAPABILITY
-        record = node_of(self._directory, principal.tenant, arguments["node"])
-        return record if isinstance(record, No) else self._capability(principal, record, tool, cap_id)
+        node, tenant = arguments["node"], who.principal.tenant
+        node_id = node_id_of(self._directory, tenant, node)
+        record = None if node_id is None else self._directory.find(node_id)
+        if record is not None and record.tenant == tenant:
+            able = [one for one in _of_kind(record, tool, cap_id) if one.target.verb == tool.verb]
+            if len(able) == 1 and who.allows(able[0].name):  # mostly: then nothing else of the node matters
+                return able[0].target
+        seen = who.find(self._directory, node)
+        return seen if isinstance(seen, No) else _capability(who, seen, tool, cap_id)
 
-    def _capability(
-        self, principal: Principal, record: NodeRecord, tool: KindTool, cap_id: str | None
-    ) -> ToolName | No:
-        of_kind = [one for one in record.tools if one.target.kind == tool.kind]
-        if not of_kind:
-            return _NO_SUCH_KIND
-        if cap_id is not None:
-            of_kind = [one for one in of_kind if one.target.cap_id == cap_id]
-            if not of_kind:
-                return _NO_SUCH_CAPABILITY
-        able = [one for one in of_kind if one.target.verb == tool.verb]
-        if not able:
-            return _NO_SUCH_VERB
-        if len(able) > 1:
-            allows = self._allows(principal)
-            cap_ids = [one.target.cap_id for one in able if allows(one.name)]
-            if cap_ids:  # else none of them is this agent's, which the first says as well as any
-                return No(
-                    Code.MANIFEST_INVALID,
-                    "The node has several capabilities of this kind, so arguments/cap_id is needed.",
-                    "Call again with cap_id: details.cap_ids has those there are, and so has fleet_node.",
-                    reason=Reason.ARGUMENTS,
-                    details={"cap_ids": cap_ids},
-                )
-        return able[0].target
+
+def _of_kind(record: NodeRecord, tool: KindTool, cap_id: str | None) -> list[Tool]:
+    return [
+        one for one in record.tools if one.target.kind == tool.kind and (cap_id is None or one.target.cap_id == cap_id)
+    ]
+
+
+def _capability(who: Onlooker, record: NodeRecord, tool: KindTool, cap_id: str | None) -> ToolName | No:
+    """Of a node that the agent may know of."""
+    of_kind = _of_kind(record, tool, cap_id)
+    if not of_kind:
+        return _NO_SUCH_CAPABILITY if _of_kind(record, tool, None) else _NO_SUCH_KIND
+    able = [one for one in of_kind if one.target.verb == tool.verb]
+    if not able:
+        return _NO_SUCH_VERB
+    if len(able) > 1:
+        cap_ids = [one.target.cap_id for one in able if who.allows(one.name)]
+        if cap_ids:  # else none of them is this agent's, which the first says as well as any
+            return No(
+                Code.MANIFEST_INVALID,
+                "The node has several capabilities of this kind, so arguments/cap_id is needed.",
+                "Call again with cap_id: details.cap_ids has those there are, and so has fleet_node.",
+                reason=Reason.ARGUMENTS,
+                details={"cap_ids": cap_ids},
+            )
+    return able[0].target

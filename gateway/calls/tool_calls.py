@@ -21,9 +21,10 @@ from gateway.calls.answers import Refused as Refused
 from gateway.calls.audit import OVER_HTTP, Audit, CallRecord, Origin, Via
 from gateway.calls.fleet_looks import FleetLooks
 from gateway.calls.names import Names, Nothing, OfDevice, OfFleet, OfUpstream
+from gateway.calls.onlooker import Onlooker
 from gateway.calls.upstream_tools import UpstreamTools
 from gateway.governance.denials import Denial
-from gateway.governance.governor import Governor
+from gateway.governance.governor import CouldAllow, Governor
 from gateway.governance.policy.policy import Side
 from gateway.governance.spend.rates import RateLeft
 from gateway.identity.tokens import Principal
@@ -50,8 +51,8 @@ class ToolCalls:
         self.admission = Admission(directory, now, governor, still_good)
         self.audit = audit or Audit(now, labels_of=directory.labels_of)
         self._upstreams = upstreams
-        self._names = Names(directory, upstreams, self.allows)
-        self._looks = FleetLooks(directory, bus, self.admission, self.allows)
+        self._names = Names(directory, upstreams, self.onlooker, governor)
+        self._looks = FleetLooks(directory, bus, self.admission, self.onlooker)
         self._bus = bus
         self._new_id = new_id
         self._now = now
@@ -60,9 +61,12 @@ class ToolCalls:
         """Which tools the policy gives this agent; whether scope and tenant do is asked elsewhere."""
         return (lambda _: True) if self.governor is None else self.governor.allows(principal)
 
-    def could_allow(self, principal: Principal) -> Callable[[str, str], bool]:
-        """Of which kinds and verbs the policy gives this agent a tool on some node."""
+    def could_allow(self, principal: Principal) -> CouldAllow:
+        """Of which kinds and verbs the policy gives this agent a tool on some node, or on a certain one."""
         return (lambda *_: True) if self.governor is None else self.governor.could_allow(principal)
+
+    def onlooker(self, principal: Principal, wall_ms: int) -> Onlooker:
+        return Onlooker(principal, wall_ms, self.allows(principal), self.could_allow(principal))
 
     async def call_tool(
         self, principal: Principal, name: str, arguments: Any, *, origin: Origin = OVER_HTTP
@@ -85,7 +89,7 @@ class ToolCalls:
 
     async def _call_by(self, record: CallRecord, name: str, arguments: Any) -> Answered | Refused:
         """By a name that is not a device's own."""
-        match self._names.meaning(record.principal, name, arguments):
+        match self._names.meaning(record.principal, name, arguments, record.arrived):
             case OfDevice(target=target, arguments=taken):
                 record.tool, record.target = str(target), target
                 return await self._call_device(record, target, taken)
@@ -98,6 +102,8 @@ class ToolCalls:
                 return await self._looks.call(record, tool, arguments, record.correlation_id)
             case Nothing(no=no, tool=known):
                 record.tool = known
+                if known is not None and self.governor is not None:
+                    record.policy = self.governor.policy.revision
                 return no.told(self._new_id())
 
     def rates_left(self, record: CallRecord) -> tuple[RateLeft, ...]:

@@ -1,7 +1,7 @@
 """`POST /devices/renew`: what a request of a stranger says, and whether it proves what it has to. Pure.
 
 The checks run in a fixed order, cheapest first, and the first that fails is the answer: head, token, body, whose token
-it is, how often (the caller counts), then time, certificate and signature. What a proved request leads to is decided
+it is, time, certificate and signature, then how often (the caller counts). What a proved request leads to is decided
 behind `actors.bus.renewal`.
 """
 
@@ -28,7 +28,6 @@ from schemas.renewal import IAT_TOLERANCE_S, is_signed_by
 
 PATH = "/devices/renew"
 BODY_BYTES_MAX = 8 * 1024  # of a request; a longer one is 413
-_REQUEST_LINE = f"POST {PATH} ".encode()
 _BEARER = re.compile(rb"bearer +([A-Za-z0-9._~+/=-]+)\Z", re.IGNORECASE)
 _BODY = contract("node.renew.request@1.0.0")
 
@@ -72,7 +71,21 @@ def _unattested(reason: str, message: str, suggested_fix: str) -> Refusal:
 
 _AS_DOCUMENTED = "Send one JSON body that fits node.renew.request@1.0.0, with Content-Length."
 _ENROLL = "Ask an operator to enroll or renew the node."
-_BAD_HEAD = _malformed(HTTPStatus.BAD_REQUEST, "head", "The request is not HTTP/1.1.", _AS_DOCUMENTED)
+_ENROLL_ANEW = "Ask an operator to enroll the device under a new id: a revoked node stays revoked."
+_ANOTHER_VERSION = _malformed(HTTPStatus.BAD_REQUEST, "version", "The request is not HTTP/1.1.", _AS_DOCUMENTED)
+_BAD_HEAD = _malformed(
+    HTTPStatus.BAD_REQUEST,
+    "head",
+    "The request line or a header, such as Host or Content-Length, is missing or malformed.",
+    _AS_DOCUMENTED,
+)
+_ONLY_POST = Refusal(
+    HTTPStatus.METHOD_NOT_ALLOWED,
+    Code.VERB_UNSUPPORTED,
+    "method",
+    "This route takes POST only.",
+    f"Send POST {PATH} with a JSON body that fits node.renew.request@1.0.0.",
+)
 _NO_LENGTH = _malformed(
     HTTPStatus.LENGTH_REQUIRED, "no_length", "The request has no Content-Length, or is chunked.", _AS_DOCUMENTED
 )
@@ -101,7 +114,7 @@ _BAD_SIGNATURE = _unattested(
 
 REFUSED = {
     NotRenewed.NODE_REVOKED: Refusal(
-        HTTPStatus.FORBIDDEN, Code.SAFETY_DENIED, NotRenewed.NODE_REVOKED, "The node was revoked.", _ENROLL
+        HTTPStatus.FORBIDDEN, Code.SAFETY_DENIED, NotRenewed.NODE_REVOKED, "The node was revoked.", _ENROLL_ANEW
     ),
     NotRenewed.SECOND_KEY: _unattested(
         NotRenewed.SECOND_KEY, "This identity was renewed already, with another key.", _ENROLL
@@ -164,8 +177,9 @@ def unauthenticated(refusal: NotAdmitted) -> Refusal:
 
 
 def is_renewal(head: bytes) -> bool:
-    """Whether a request, by its first bytes, is for this route. Everything else on the listener is an upgrade."""
-    return head.startswith(_REQUEST_LINE)
+    """Whether a request, by its first line, is for this route. Everything else on the listener is an upgrade."""
+    target = head.partition(b"\r\n")[0].partition(b" ")[2].partition(b" ")[0]
+    return target.partition(b"?")[0] == PATH.encode()
 
 
 def read_head(head: bytes) -> Head | Refusal:
@@ -178,6 +192,10 @@ def read_head(head: bytes) -> Head | Refusal:
         return _BAD_HEAD
     if not isinstance(request, h11.Request):
         return _BAD_HEAD
+    if request.http_version != b"1.1":
+        return _ANOTHER_VERSION
+    if request.method != b"POST":
+        return _ONLY_POST
     headers = [(bytes(name), bytes(value)) for name, value in request.headers]
     lengths = _values(headers, b"content-length")  # h11 has seen to it that they are one number
     if not lengths or _values(headers, b"transfer-encoding"):

@@ -24,8 +24,9 @@ from schemas.certificates import KnownCertificates
 from schemas.errors import envelope
 from schemas.ulids import Mint
 
-RENEWALS_BURST = 4  # of one node at once; the next is 429
+RENEWALS_BURST = 4  # of one node at once, and so many failed proofs with one token; the next is 429
 RENEWAL_EVERY_S = 60.0  # then one in so long
+FAILED_TOKENS_MAX = 10_000  # whose failed proofs are counted; past it the one that has failed longest ago is forgotten
 ANSWER_S_MAX = 10.0  # for the decision to be durable; then 504, and the node asks again
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -56,7 +57,8 @@ class Renewals:
         self._certificates = certificates
         self._now = now
         self._mint = Mint(entropy)
-        self._buckets: dict[str, TokenBucket] = {}  # by node: as many as have a good token
+        self._proved: dict[str, TokenBucket] = {}  # by node: as many as have proved who they are
+        self._failed: dict[str, TokenBucket] = {}  # by token; the one that has failed longest ago first
 
     async def answer(self, ask: Ask) -> bytes:
         """The whole response."""
@@ -88,14 +90,17 @@ class Renewals:
         body = rules.read_body(ask.body, principal, now.wall_ms)
         if isinstance(body, Refusal):
             return body
-        bucket = self._buckets.get(principal.sub)
-        if bucket is None:
-            bucket = TokenBucket.full(1 / RENEWAL_EVERY_S, RENEWALS_BURST, now.mono_s)
-            self._buckets[principal.sub] = bucket
+        # The proof comes before the count: whoever has the token alone must not be able to use up the node's renewals.
+        proved = rules.prove(body, principal, self._certificates, now.wall_ms)
+        if isinstance(proved, Refusal):
+            bucket = self._failed.pop(principal.jti, None) or _full(now)
+            if len(self._failed) >= FAILED_TOKENS_MAX:
+                del self._failed[next(iter(self._failed))]
+            self._failed[principal.jti] = bucket
+        else:
+            bucket = self._proved.setdefault(principal.sub, _full(now))
         wait_ms = bucket.take(now.mono_s)
-        if wait_ms is not None:
-            return rules.too_often(wait_ms)
-        return rules.prove(body, principal, self._certificates, now.wall_ms)
+        return proved if wait_ms is None else rules.too_often(wait_ms)
 
     def _refuse(self, refusal: Refusal, node_id: str | None = None) -> bytes:
         correlation_id = self._mint.mint(self._now().wall_ms)
@@ -117,9 +122,15 @@ class Renewals:
         headers = {}
         if refusal.status is HTTPStatus.UNAUTHORIZED:
             headers["www-authenticate"] = 'Bearer realm="heliograph"'
+        if refusal.status is HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["allow"] = "POST"
         if refusal.retry_after_ms is not None:
             headers["retry-after"] = str(ceil(refusal.retry_after_ms / 1000))
         return _response(refusal.status, msgspec.json.encode(error), headers)
+
+
+def _full(now: Moment) -> TokenBucket:
+    return TokenBucket.full(1 / RENEWAL_EVERY_S, RENEWALS_BURST, now.mono_s)
 
 
 def _response(status: HTTPStatus, body: bytes, headers: dict[str, str] | None = None) -> bytes:

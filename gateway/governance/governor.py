@@ -33,6 +33,11 @@ class NodeLabels(Protocol):
         """Another number whenever a label is another."""
 
 
+class CouldAllow(Protocol):
+    def __call__(self, kind_short: str, verb: str, node_id: str | None = None) -> bool:
+        """Whether the policy gives an agent a tool of this kind and verb: on some node, or on this one."""
+
+
 class _NoLabels:
     """Nodes that nobody has called anything."""
 
@@ -75,10 +80,15 @@ class Governor:
         node_id = node_of(tool)
         return UNLABELLED if node_id is None else self._nodes.labels_of(node_id)
 
-    def could_allow(self, principal: Principal) -> Callable[[str, str], bool]:
-        """Of which kinds and verbs the policy gives this agent a tool on some node."""
+    def could_allow(self, principal: Principal) -> CouldAllow:
+        """Of which kinds and verbs the policy gives this agent a tool on some node, or on a certain one."""
         rules = self._policy().rules_for(principal.sub)
-        return rules.could_allow if rules is not None else lambda *_: False
+
+        def could_allow(kind_short: str, verb: str, node_id: str | None = None) -> bool:
+            labels = UNLABELLED if node_id is None else self._nodes.labels_of(node_id)
+            return rules is not None and rules.could_allow(kind_short, verb, node_id, labels)
+
+        return could_allow
 
     def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
         """The rules for this agent, if they give it the tool."""
@@ -125,6 +135,15 @@ class Governor:
             return None
         left = self._rates.left(sub, rules, now.mono_s, tool, labels)
         return too_often(max(left, key=lambda rate: rate.wait_ms), now.wall_ms)
+
+    def over_rates_of_kind(self, principal: Principal, kind_short: str, verb: str, now: Moment) -> Denial | None:
+        """For a call that names a kind and verb and leads to no tool. None takes a token of each rate that could
+        concern such a tool on whichever node: without that, names could be guessed without limit."""
+        rules = self._policy().rules_for(principal.sub)
+        if rules is None or not rules.rates:
+            return None
+        over = self._rates.take_of_kind(principal.sub, rules, kind_short, verb, now.mono_s)
+        return None if over is None else too_often(over, now.wall_ms)
 
     def rates_left(self, principal: Principal, tool: str, now: Moment) -> tuple[RateLeft, ...]:
         """Of the agent's rates that concern the tool, which has to be one that exists; mostly there are none."""

@@ -70,6 +70,11 @@ def may_use(principal: Principal, safety_class: str, is_of_tenant: bool, now_ms:
     return _judged(principal, needed_scope(safety_class, "invoke"), is_of_tenant, now_ms)
 
 
+def may_use_kind(principal: Principal, safety_class: str, verb: str, now_ms: int) -> Denied | None:
+    """The same for a kind's tool on a node of the principal's tenant, whichever that is."""
+    return _judged(principal, needed_scope(safety_class, verb), True, now_ms)
+
+
 def may_look(principal: Principal, now_ms: int) -> Denied | None:
     """For what tells of tools and nodes and uses none: any scope that opens a tool will do."""
     return None if scopes_of(principal, now_ms) & TOOL_SCOPES else _DENIED_WITHOUT[Scope.READ_ONLY]

@@ -61,6 +61,12 @@ class Exchange:
         self._send = send
         self.new_id = new_id
 
+    @property
+    def has_encoded_slash(self) -> bool:
+        """Whether `path` has a `/` that stood there as `%2F`."""
+        raw_path: bytes | None = self.scope.get("raw_path")
+        return raw_path is not None and b"%" in raw_path and b"%2f" in raw_path.lower()
+
     def header(self, name: bytes) -> str | None:
         """The header's one value; None when it is absent. Several are as good as a wrong one.
 

@@ -2,6 +2,7 @@
 
 Features bring their routes; which there are, the composition root knows. A path is looked up as it is. One that has
 `{}` in it stands for any name there that is one piece of a path, one that ends in `*` for everything that begins so.
+A `/` that comes percent-encoded separates nothing, and no route has one: `/mcp%2fflat` is 404, not `/mcp/flat`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -33,7 +34,7 @@ class RouteTable:
     def find(self, exchange: Exchange) -> Handler:
         """Who answers this request; if nobody else, what says 404 or 405."""
         route = self._exact.get(exchange.path) or self._find_by_part(exchange)
-        if route is None:
+        if route is None or exchange.has_encoded_slash:
             return _no_such_route
         method, handler = route
         if method == exchange.method or method == ANY or (exchange.method, method) == ("HEAD", "GET"):

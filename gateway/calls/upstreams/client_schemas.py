@@ -30,10 +30,9 @@ _OF_DATA = frozenset(
 _DROPPED = frozenset({"format", "pattern"})
 # Under these, a schema with less in it can refuse more.
 _NEGATING = frozenset({"not", "if", "oneOf"})
-_DRAFTS = frozenset(
-    {"https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#"}
-    | {"http://json-schema.org/draft-07/schema", "https://json-schema.org/draft/2020-12/schema#"}
-)
+_DRAFT_7 = frozenset({"http://json-schema.org/draft-07/schema", "http://json-schema.org/draft-07/schema#"})
+_LATEST = "https://json-schema.org/draft/2020-12/schema"
+_DRAFTS = _DRAFT_7 | {_LATEST, f"{_LATEST}#"}
 
 
 class _OddError(ValueError):
@@ -50,36 +49,43 @@ def input_for_clients(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def output_for_clients(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """None when there is no such schema that says no more than this one."""
-    if schema.get("type") != "object" or schema.get("$schema", next(iter(_DRAFTS))) not in _DRAFTS:
+    dialect = schema.get("$schema", _LATEST)
+    if schema.get("type") != "object" or not isinstance(dialect, str) or dialect not in _DRAFTS:
         return None
     used: set[str] = set()
+    draft_7 = dialect in _DRAFT_7
     try:
-        plain = _plain({key: value for key, value in schema.items() if key not in ("$schema", "$id")}, used)
+        plain = _plain({key: value for key, value in schema.items() if key not in ("$schema", "$id")}, used, draft_7)
     except (_OddError, RecursionError):
+        return None
+    if plain.get("type") != "object":  # a root that is nothing but a `$ref`: what it points at went with the rest
         return None
     return None if used & _DROPPED and used & _NEGATING else plain
 
 
-def _plain(schema: Any, used: set[str]) -> Any:
+def _plain(schema: Any, used: set[str], draft_7: bool) -> Any:
     """The schema without what only annotates or is dropped. Raises _OddError."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, Mapping):
         raise _OddError
+    if draft_7 and "$ref" in schema:  # what stands beside it means nothing there, and something in later drafts
+        schema = {"$ref": schema["$ref"]}
     used.update(schema)
-    return {key: _value(key, value, used) for key, value in schema.items() if not _is_left_out(key)}
+    return {key: _value(key, value, used, draft_7) for key, value in schema.items() if not _is_left_out(key)}
 
 
-def _value(key: str, value: Any, used: set[str]) -> Any:
+def _value(key: str, value: Any, used: set[str], draft_7: bool) -> Any:
+    """Whatever an upstream wrote: a value of the wrong type is odd too."""
     if key in _OF_DATA:
         return value
     if key in _OF_SCHEMA:
-        return _plain(value, used)
-    if key in _OF_LIST:
-        return [_plain(one, used) for one in value]
-    if key in _OF_MAP:
-        return {name: _as_object(_plain(one, used)) for name, one in value.items()}
-    if key == "$ref" and (value == "#" or value.startswith("#/")):
+        return _plain(value, used, draft_7)
+    if key in _OF_LIST and isinstance(value, list):
+        return [_plain(one, used, draft_7) for one in value]
+    if key in _OF_MAP and isinstance(value, Mapping):
+        return {name: _as_object(_plain(one, used, draft_7)) for name, one in value.items()}
+    if key == "$ref" and isinstance(value, str) and (value == "#" or value.startswith("#/")):
         return value
     raise _OddError
 

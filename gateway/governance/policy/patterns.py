@@ -34,16 +34,17 @@ class Pattern:
     def matches(self, name: str) -> bool:
         return self._regex.fullmatch(name) is not None
 
-    def could_match(self, first: str, last: str) -> bool:
-        """Whether it matches a name of four parts that begins and ends with these, whatever stands between them."""
+    def could_match(self, first: str, last: str, second: str | None = None) -> bool:
+        """Whether it matches a name of four parts that begins and ends with these, whatever stands between them;
+        with `second`, behind that."""
         parts = self.text.split(".")
         rest = parts[-1] == "**"
         if len(parts) > DEVICE_NAME_PARTS or (len(parts) < DEVICE_NAME_PARTS and not rest):
             return False
-        return all(
-            part == "**" or re.fullmatch(_part_regex(part), end) is not None
-            for part, end in ((parts[0], first), (parts[-1], last))
-        )
+        known = [(parts[0], first), (parts[-1], last)]
+        if second is not None and len(parts) > 1:
+            known.append((parts[1], second))
+        return all(part == "**" or re.fullmatch(_part_regex(part), text) is not None for part, text in known)
 
 
 def pattern_trouble(text: str) -> str | None:

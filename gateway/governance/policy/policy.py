@@ -17,7 +17,7 @@ from gateway.governance.policy.patterns import Pattern
 from gateway.governance.policy.selectors import Selector, is_of_a_device, selecting
 from gateway.governance.policy.upstream_rules import UpstreamRules
 from schemas.fleet_tools import LOOKS
-from schemas.labels import Labels
+from schemas.labels import UNLABELLED, Labels
 
 BUDGET_MICROS = 10_000_000  # an agent, unless its entry says otherwise
 PRICE_MICROS = 15_000  # a call
@@ -67,6 +67,10 @@ class Rate:
     def concerns(self, tool_name: str, labels: Labels | None = None) -> bool:
         return _concerns(self.tools, self.nodes, tool_name, labels)
 
+    def could_concern(self, kind_short: str, verb: str) -> bool:
+        """A tool of this kind and verb, on whichever node."""
+        return any(pattern.could_match(kind_short, verb) for pattern in self.tools)
+
 
 def _concerns(tools: tuple[Pattern, ...], nodes: tuple[Selector, ...], tool_name: str, labels: Labels | None) -> bool:
     """With `nodes`, no tool but a device's: what has no node has no place in a row about nodes."""
@@ -104,9 +108,11 @@ class AgentRules:
         """The index in `tools` of the pattern that allows it, if its node is allowed too."""
         return next((index for index, pattern in enumerate(self.tools) if pattern.matches(tool_name)), None)
 
-    def could_allow(self, kind_short: str, verb: str) -> bool:
-        """Whether it allows some tool of this kind and verb, on whichever node."""
-        return any(pattern.could_match(kind_short, verb) for pattern in self.tools)
+    def could_allow(self, kind_short: str, verb: str, node_id: str | None = None, labels: Labels = UNLABELLED) -> bool:
+        """Whether it allows some tool of this kind and verb, on whichever node or on this one, called so."""
+        if node_id is not None and self.nodes and not any(one.matches(node_id, labels) for one in self.nodes):
+            return False
+        return any(pattern.could_match(kind_short, verb, node_id) for pattern in self.tools)
 
     def price_of(self, tool_name: str, labels: Labels | None = None) -> int:
         special = self.special_price(tool_name, labels) if self.prices else None

@@ -86,6 +86,17 @@ class AgentRates:
             bucket.take(now_s)
         return None
 
+    def take_of_kind(self, kind_short: str, verb: str, now_s: float) -> RateLeft | None:
+        """As `take`, for a call that led to no tool: of each rate that could concern one of this kind and verb. If one
+        has no token, the one that makes the agent wait longest."""
+        limits = [limit for limit in self._limits if limit.rate.could_concern(kind_short, verb)]
+        buckets = [limit.counting(now_s) for limit in limits]
+        if any(bucket.wait_ms(now_s) is not None for bucket in buckets):
+            return max((limit.left(now_s) for limit in limits), key=lambda left: left.wait_ms)
+        for bucket in buckets:
+            bucket.take(now_s)
+        return None
+
     def left(self, now_s: float, tool_name: str | None = None, labels: Labels | None = None) -> tuple[RateLeft, ...]:
         """Of all its rates, or of those that concern the tool; in the order of the entry."""
         if tool_name is None:
@@ -127,8 +138,14 @@ class Rates:
         self, sub: str, rules: AgentRules, tool_name: str, now_s: float, labels: Labels | None = None
     ) -> int | None:
         """As `AgentRates.take`."""
-        if not rules.rates:
-            return None
+        return self._of(sub, rules).take(tool_name, now_s, labels) if rules.rates else None
+
+    def take_of_kind(self, sub: str, rules: AgentRules, kind_short: str, verb: str, now_s: float) -> RateLeft | None:
+        """As `AgentRates.take_of_kind`."""
+        return self._of(sub, rules).take_of_kind(kind_short, verb, now_s) if rules.rates else None
+
+    def _of(self, sub: str, rules: AgentRules) -> AgentRates:
+        """Those of an agent that calls now."""
         rates = self._by_sub.pop(sub, None)
         if rates is None:
             rates = AgentRates(rules)
@@ -137,7 +154,7 @@ class Rates:
         elif rates.rules is not rules:
             rates.adopt(rules)
         self._by_sub[sub] = rates
-        return rates.take(tool_name, now_s, labels)
+        return rates
 
     def left(
         self,

@@ -128,6 +128,13 @@ async def test_it_is_served_over_http() -> None:
         assert json.loads(body) == MANIFEST
 
 
+async def test_answer_to_a_head_has_no_body() -> None:
+    async with served() as page:
+        head, _, body = (await asked(page, get(page).replace(b"GET", b"HEAD", 1))).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 405 ")
+        assert body == b""
+
+
 async def test_it_listens_on_the_loopback_address_alone() -> None:
     async with served() as page:
         assert page._listener.socket.getsockname()[0] == "127.0.0.1"  # noqa: SLF001

@@ -17,9 +17,9 @@ from actors.device.agent import Agent
 from actors.device.device import Credentials
 from actors.device.identity import DeviceIdentity, hw_fingerprint, manifest_signer
 from actors.device.identity_files import KEY_FILE, NEXT_FOLDER, TOKEN_FILE, read_key
-from actors.device.renewal import Renewal
+from actors.device.renewal import CLOCK_EVERY_S, Renewal
 from actors.device.renewal_client import Failure, Granted
-from actors.device.renewal_rules import RETRY_S
+from actors.device.renewal_rules import FIRST_WAIT_S_MAX, RETRY_S
 from schemas.contract import contract
 from schemas.frames import Auth, CmdAck
 from schemas.renewal import is_signed_by
@@ -114,6 +114,26 @@ async def test_it_does_not_ask_before_it_is_due_or_before_the_gateways_time_is_k
     assert not (tmp_path / NEXT_FOLDER).exists()
 
 
+async def test_device_that_starts_late_in_its_life_asks_as_soon_as_it_knows_the_time(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.now_ms = None
+    assert await bench.renewal.step() == CLOCK_EVERY_S
+    bench.now_ms = NOW_MS + (DAY_S - 20) * 1000
+    await bench.renewal.step()
+    assert len(bench.gateway.asked) == 1
+
+
+async def test_device_that_starts_as_it_is_due_waits_a_moment_of_its_own(mock_clock: MockClock, tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.now_ms = NOW_MS + DAY_S * 1000 * 49 // 100
+    wait_s = await bench.renewal.step()
+    assert 0 < wait_s < FIRST_WAIT_S_MAX
+    assert bench.gateway.asked == []
+    mock_clock.jump(wait_s)
+    await bench.renewal.step()
+    assert len(bench.gateway.asked) == 1
+
+
 async def test_the_key_is_on_the_disk_before_it_is_asked_with(tmp_path: Path) -> None:
     def look(body: dict[str, Any]) -> Failure:
         kept = read_key(tmp_path / NEXT_FOLDER)
@@ -172,6 +192,7 @@ async def test_a_token_that_somebody_put_into_the_folder_is_the_one_it_asks_with
     bench = Bench(tmp_path)
     newer = token_of(NOW_MS // 1000 + 1, DAY_S)
     (tmp_path / TOKEN_FILE).write_text(newer)
+    bench.now_ms = DUE_MS + 1000  # half of its life
     await bench.renewal.step()
     assert bench.gateway.asked[0][0] == newer
 

@@ -13,6 +13,7 @@ from actors.device.renewal_rules import (
     RETRY_S,
     RETRY_S_MAX,
     Life,
+    Plan,
     first_wait_s,
     life_of_token,
     plan,
@@ -146,5 +147,14 @@ def test_a_wait_that_the_gateway_asks_for_is_kept() -> None:
 
 
 def test_a_renewal_that_is_due_at_the_start_waits_a_moment() -> None:
-    assert first_wait_s(0) == 0
-    assert first_wait_s(0.999) < FIRST_WAIT_S_MAX
+    due = Plan(due_at_ms=400, life_ms=1000, overdue_at_ms=500)
+    assert first_wait_s(due, 450, 0.0, 0) == 0
+    assert 59 < first_wait_s(due, 450, 0.0, 0.999) < FIRST_WAIT_S_MAX
+    assert first_wait_s(due, 450, 20.0, 0.5) == FIRST_WAIT_S_MAX / 2 - 20
+    assert first_wait_s(due, 450, FIRST_WAIT_S_MAX, 0.999) == 0
+
+
+def test_past_half_of_the_life_it_does_not_wait_at_the_start() -> None:
+    due = Plan(due_at_ms=400, life_ms=1000, overdue_at_ms=500)
+    assert first_wait_s(due, 499, 0.0, 0.999) > 0
+    assert first_wait_s(due, 500, 0.0, 0.999) == 0

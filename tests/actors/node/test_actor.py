@@ -93,7 +93,7 @@ async def test_code_of_a_nodes_error_is_what_the_caller_gets(
     caller = Caller(node, nursery_of_actors)
     cmd = await node.connection.next(Cmd)
     node.fail(cmd, code, begun=begun)
-    assert await caller.answer() == Failed(Code(code), cmd.msg_id)
+    assert await caller.answer() == Failed(Code(code), cmd.msg_id, by_node=True)
     assert node.actor.is_live
 
 
@@ -109,7 +109,7 @@ async def test_unbelievable_result_fails_the_call_and_never_the_session(
     caller = Caller(node, nursery_of_actors)
     cmd = await node.connection.next(Cmd)
     node.ack(cmd, result)
-    assert await caller.answer() == Failed(Code.INTERNAL, cmd.msg_id)
+    assert await caller.answer() == Failed(Code.INTERNAL, cmd.msg_id, by_node=True)
     assert node.actor.is_live
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,14 +12,18 @@ from trio.testing import MockClock
 
 from actors.bus.directory import LocalDirectory, NodeRecord
 from actors.device.handlers import METRICS_CAPABILITY
+from actors.log.store import answered
 from gateway.calls import fleet_looks
 from gateway.calls.answers import Answered, Reason, Refused
 from gateway.governance.denials import iso
 from gateway.identity.tokens import Principal, Scope
+from schemas.canonical import digest
 from schemas.closes import NodeClose
 from schemas.contract import contract
 from schemas.errors import Code
 from schemas.frames import Telemetry
+from schemas.manifest import Accepted
+from schemas.projection import project
 from tests.actors.node.harness import ScriptedNode, now
 from tests.gateway.api.test_app import live_node
 from tests.gateway.calls.nodes import add, label, node_id
@@ -248,6 +253,32 @@ async def test_last_sample_is_told_with_its_age_to_whoever_may_have_metrics(
     node.connection.hang_up()
     await trio.sleep(1)
     assert site.fleet.last_frame(NODE_ID) is None
+
+
+async def test_sample_of_a_capability_that_the_agent_may_not_use_is_not_told(
+    autojump_clock: MockClock, site: Site, directory: LocalDirectory, nursery: trio.Nursery
+) -> None:
+    node = await live_node(site.fleet, nursery, answers=False)
+    attached = node.actor.attach(f"sys.{NODE_ID}.metrics.subscribe", 5000, Ear())
+    (cmd,) = [cmd for cmd in await node.commands(1) if cmd.tool.endswith("subscribe")]
+    node.ack(cmd, {})
+    node.say(Telemetry(msg_id=node.msg_id(), in_reply_to=cmd.msg_id, frame=FRAME))
+    wall_ms, capabilities = now().wall_ms, [METRICS_CAPABILITY, {**METRICS_CAPABILITY, "cap_id": "public"}]
+    manifest = {
+        "node_id": NODE_ID,
+        "capabilities": capabilities,
+        "issued_at_ms": wall_ms,
+        "expires_at_ms": wall_ms + 1000,
+    }
+    accepted = Accepted(manifest, digest(manifest), project(manifest))
+    await answered(partial(directory.announce, SESSION, accepted, wall_ms))
+    site.rule('tools = ["fleet_node", "sys.*.public.*"]')
+    seen = await look(site, "fleet_node", node=NODE_ID)
+    assert [capability["cap_id"] for capability in seen["capabilities"]] == ["public"]
+    assert seen["sample"] is None
+    site.rule('tools = ["fleet_node", "sys.*.metrics.*"]')
+    assert (await look(site, "fleet_node", node=NODE_ID))["sample"] is not None
+    del attached
 
 
 # ---- who may look ---------------------------------------------------------------------------------------------------

@@ -285,6 +285,28 @@ async def test_fifth_renewal_of_a_node_in_a_row_is_429() -> None:
         _refused(await ask(site, token(sub=OTHER_NODE), node_id=OTHER_NODE), 403, "E_ATTESTATION_FAILED")
 
 
+async def test_whoever_has_the_token_alone_cannot_use_up_the_nodes_renewals() -> None:
+    bearer, register = token(jti=TOKEN_ID), Register()
+    async with open_site(renew=register) as site:
+        body = body_of(site) | {"signature": "00" * 64}
+        forged = post(json.dumps(body).encode(), bearer)
+        for _ in range(renewals.RENEWALS_BURST):
+            _refused(await answered(site, forged), 403, "E_ATTESTATION_FAILED")
+        _refused(await answered(site, forged), 429, "E_RATE_LIMITED")
+        assert register.asked == []
+        assert (await ask(site, bearer))[0] == 200
+
+
+async def test_failed_proofs_are_counted_for_so_many_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewals, "FAILED_TOKENS_MAX", 1)
+    async with open_site(renew=Register()) as site:
+        body = body_of(site) | {"signature": "00" * 64}
+        one, other = (post(json.dumps(body).encode(), token(jti=TOKEN_ID[:-1] + end)) for end in "12")
+        for _ in range(renewals.RENEWALS_BURST):
+            assert (await answered(site, one))[0] == 403
+        assert [(await answered(site, request))[0] for request in (one, other, one)] == [429, 403, 403]
+
+
 # ---- what is no request ----------------------------------------------------------------------------------------------
 
 
@@ -350,7 +372,47 @@ async def test_head_over_the_limit_is_400() -> None:
         assert (await answered(site, request))[0] == 400
 
 
-@pytest.mark.parametrize("line", [b"GET /devices/renew", b"POST /devices/renew?x", b"POST /devices/renewal"])
+@pytest.mark.parametrize("version", ["1.0", "2.0", "0.9"])
+async def test_other_version_of_http_is_400(version: str) -> None:
+    register = Register()
+    async with open_site(renew=register) as site:
+        request = post(json.dumps(body_of(site)).encode(), token()).replace(b"HTTP/1.1", f"HTTP/{version}".encode(), 1)
+        answer = await answered(site, request)
+        _refused(answer, 400, "E_MANIFEST_INVALID")
+        assert answer[2]["message"] == "The request is not HTTP/1.1."
+        assert register.asked == []
+
+
+@pytest.mark.parametrize("change", [(b"Host: gateway", b"X: y"), (b"Content-Length: 2", b"Content-Length: -2")])
+async def test_malformed_head_is_not_called_another_version(change: tuple[bytes, bytes]) -> None:
+    async with open_site(renew=Register()) as site:
+        answer = await answered(site, post(b"{}", token()).replace(*change))
+        _refused(answer, 400, "E_MANIFEST_INVALID")
+        assert "Host or Content-Length" in answer[2]["message"]
+
+
+@pytest.mark.parametrize("method", [b"GET", b"PUT", b"DELETE"])
+async def test_other_method_is_405_and_told_which_to_use(method: bytes) -> None:
+    async with open_site(renew=Register()) as site:
+        answer = await answered(site, method + b" /devices/renew HTTP/1.1\r\nHost: x\r\n\r\n")
+        _refused(answer, 405, "E_VERB_UNSUPPORTED")
+        assert answer[1]["allow"] == "POST"
+        assert "POST /devices/renew" in answer[2]["suggested_fix"]
+
+
+async def test_query_is_ignored() -> None:
+    async with open_site(renew=Register()) as site:
+        request = post(json.dumps(body_of(site)).encode(), token()).replace(b"renew ", b"renew?x=1 ", 1)
+        assert (await answered(site, request))[0] == 200
+
+
+async def test_revoked_node_is_not_advised_to_renew() -> None:
+    async with open_site(renew=Register(NotRenewed.NODE_REVOKED)) as site:
+        fix = (await ask(site))[2]["suggested_fix"]
+        assert "under a new id" in fix
+
+
+@pytest.mark.parametrize("line", [b"GET /devices/other", b"POST /devices/renewal", b"GET /devices/renew/x"])
 async def test_other_requests_are_as_before(line: bytes) -> None:
     async with open_site(renew=Register()) as site:
         status, _, body = await answered(site, line + b" HTTP/1.1\r\nHost: x\r\n\r\n")

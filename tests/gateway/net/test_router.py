@@ -38,7 +38,7 @@ ROUTES = {
 }
 
 
-async def ask(method: str, path: str, kind: str = "http") -> list[Any]:
+async def ask(method: str, path: str, kind: str = "http", **more: Any) -> list[Any]:
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -48,7 +48,7 @@ async def ask(method: str, path: str, kind: str = "http") -> list[Any]:
         await trio.lowlevel.checkpoint()
         sent.append(message)
 
-    scope = {"type": kind, "method": method, "path": path, "query_string": b"", "headers": []}
+    scope = {"type": kind, "method": method, "path": path, "query_string": b"", "headers": [], **more}
     await Router(lambda: "01HZXC0000000000000000J000", ROUTES)(scope, receive, send)
     return sent
 
@@ -68,6 +68,21 @@ async def ask(method: str, path: str, kind: str = "http") -> list[Any]:
 async def test_path_leads_to_its_route_and_a_head_to_its_get(method: str, path: str, expected: bytes) -> None:
     start, body = await ask(method, path)
     assert (start["status"], body["body"]) == (200, expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "raw_path", "status"),
+    [
+        ("/things/known", b"/things%2Fknown", 404),
+        ("/things/known", b"/things%2fknown", 404),
+        ("/all/of/it", b"/all/of%2Fit", 404),
+        ("/things/known", b"/things/know%6E", 200),
+        ("/things/known", b"/things/known", 200),
+    ],
+)
+async def test_encoded_slash_separates_nothing(path: str, raw_path: bytes, status: int) -> None:
+    start, _ = await ask("GET", path, raw_path=raw_path)
+    assert start["status"] == status
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from gateway.calls.upstreams.tool_rules import listed
 from gateway.governance.policy.upstream_rules import UpstreamRules
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
 STRING = {"type": "string"}
 
@@ -80,6 +82,45 @@ def test_true_and_false_are_objects_where_clients_want_objects() -> None:
     ],
 )
 def test_output_schema_that_some_client_cannot_compile_is_not_listed(schema: dict[str, Any]) -> None:
+    assert output_for_clients(schema) is None
+
+
+@pytest.mark.parametrize("dialect", [{}, {"$schema": DRAFT_7}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"$defs": 5},
+        {"$defs": {"a": 5}},
+        {"$defs": [1]},
+        {"definitions": 5},
+        {"properties": [1]},
+        {"properties": {"a": {"anyOf": 5}}},
+        {"properties": {"a": {"anyOf": {"b": {}}}}},
+        {"properties": {"a": {"$ref": 5}}},
+        {"properties": {"a": {"items": "x"}}},
+        {"$ref": 5},
+    ],
+)
+def test_value_of_a_wrong_type_is_not_listed(odd: dict[str, Any], dialect: dict[str, Any]) -> None:
+    assert output_for_clients({"type": "object", **dialect, **odd}) is None
+
+
+def test_dialect_that_is_no_text_is_not_listed() -> None:
+    assert output_for_clients({"type": "object", "$schema": []}) is None
+
+
+def test_what_stands_beside_a_reference_of_draft_7_is_left_out_because_it_means_nothing_there() -> None:
+    reference = {"$ref": "#/definitions/t"}
+    schema = {**an_object(a={**reference, "maxLength": 1}), "definitions": {"t": STRING}}
+    assert output_for_clients({**schema, "$schema": DRAFT_7}) == {
+        **an_object(a=reference),
+        "definitions": {"t": STRING},
+    }
+    assert output_for_clients(schema) == schema, "it means something in later drafts"
+
+
+def test_root_that_is_a_reference_of_draft_7_is_not_listed() -> None:
+    schema = {"$schema": DRAFT_7, "type": "object", "$ref": "#/definitions/t", "definitions": {"t": STRING}}
     assert output_for_clients(schema) is None
 
 
