@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from schemas.echo.errors import EchoError
 from schemas.echo.names import is_key
 
 KEY_BYTES = 32
@@ -49,6 +50,13 @@ class Envelope:
     def is_clients_own(self) -> bool:
         """Sealed under a key that this service cannot derive."""
         return self.kid.startswith(_OWN_KID)
+
+
+def sealed_fault(text: str) -> EchoError | None:
+    """What an encrypted room has against this text. Five parts are an attempt at an envelope, all else is plain."""
+    if read_envelope(text) is not None:
+        return None
+    return EchoError.INVALID_ENCRYPTION if text.count(".") == 4 else EchoError.ENCRYPTION_REQUIRED
 
 
 def kv_kid(key: str) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
@@ -11,8 +12,12 @@ YEAR_10000_MS = 253_402_300_800_000  # what RFC 3339 cannot write any more
 
 def rfc3339(ms: int) -> str:
     """With milliseconds and `Z`. Of a time from 1970 to the year 9999."""
-    at = _EPOCH + ms * _MS
-    return f"{at:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
+    return f"{_second(ms // 1000)}.{ms % 1000:03}Z"
+
+
+@lru_cache(maxsize=64)  # a busy room asks for the same second again and again
+def _second(seconds: int) -> str:
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
 def from_rfc3339(text: str) -> int | None:
