@@ -12,6 +12,7 @@ class Return(StrEnum):
 
     AS_IT_LIKES = "as it likes"
     WITH_BACKOFF = "with backoff"
+    WITH_BACKOFF_AND_SINCE = "with backoff, and with since"
     WITH_JITTER = "with jitter"
     WITH_NEW_TOKEN = "with a new token"
     WITH_LONGER_INTERVAL = "with a longer interval_ms"

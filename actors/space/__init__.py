@@ -1,0 +1,1 @@
+"""Echo spaces: rooms, values and files behind a capability URL."""

@@ -1,0 +1,89 @@
+"""One connection to a room, by itself: what is known of it, how fast it may speak, how often its state may change."""
+
+from collections import deque
+
+from actors.bucket_rules import TokenBucket
+from actors.space.settings import SpaceSettings
+from schemas.echo.frames import Member
+
+
+class Connection:
+    """What a room knows of one of its connections. The room's rules keep it up to date."""
+
+    __slots__ = (
+        "bad_frames",
+        "conn",
+        "heard_s",
+        "key",
+        "rate",
+        "since_ms",
+        "state",
+        "states",
+        "subs",
+        "uid",
+        "wants_copy",
+        "watches",
+    )
+
+    def __init__(self, settings: SpaceSettings, key: str, uid: str, now_s: float, now_ms: int) -> None:
+        self.key = key  # by which a driver knows it
+        self.conn = key  # by which others know it; an older one's, when its `uid` came back soon enough
+        self.uid = uid
+        self.subs: dict[str, None] = {}  # in the order of joining
+        self.wants_copy = False  # of what it sends itself
+        self.watches = True  # presence
+        self.since_ms = now_ms
+        self.state: bytes | None = None
+        self.heard_s = now_s
+        self.bad_frames = 0  # in a row
+        self.rate = FrameRate(settings, now_s)
+        self.states: deque[float] | None = None  # when the last ones were taken; most connections have none
+
+    def succeed(self, before: "Connection") -> None:
+        """To the others it is this one, which has gone and is back."""
+        self.conn, self.since_ms, self.state, self.states = before.conn, before.since_ms, before.state, before.states
+
+    @property
+    def member(self) -> Member:
+        return Member(self.uid, self.conn, tuple(self.subs), self.since_ms, self.state)
+
+    def state_wait_ms(self, settings: SpaceSettings, now_s: float) -> int | None:
+        """Takes a change of state; or how long until one is taken."""
+        if self.states is None:
+            self.states = deque(maxlen=settings.states_max)
+        if len(self.states) == settings.states_max:
+            wait_s = self.states[0] + settings.states_s - now_s
+            if wait_s > 0:
+                return max(1, round(wait_s * 1000))
+        self.states.append(now_s)
+        return None
+
+
+class FrameRate:
+    """The rate of one connection, of which every frame counts.
+
+    It is over its rate from the first frame that is dropped on, for as long as no gap without one is longer than
+    `flood_gap_s`. Over it for `flood_s` on end, it is flooding.
+    """
+
+    __slots__ = ("_bucket", "_dropped_s", "_over_since_s", "_settings")
+
+    def __init__(self, settings: SpaceSettings, now_s: float) -> None:
+        self._settings = settings
+        rate = settings.frames_per_s_max
+        self._bucket = TokenBucket.full(rate, rate * settings.burst_factor, now_s)
+        self._dropped_s: float | None = None
+        self._over_since_s = now_s
+
+    def take(self, now_s: float) -> int | None:
+        """A frame is there; None: it may be taken, else it is dropped, and that long until another may be."""
+        wait_ms = self._bucket.take(now_s)
+        if wait_ms is not None:
+            if self._dropped_s is None or now_s - self._dropped_s > self._settings.flood_gap_s:
+                self._over_since_s = now_s
+            self._dropped_s = now_s
+        return wait_ms
+
+    def is_flood(self, now_s: float) -> bool:
+        """Asked when a frame has been dropped."""
+        return now_s - self._over_since_s >= self._settings.flood_s

@@ -1,0 +1,56 @@
+"""The memory of a room: its last messages, for connections that come back. In memory only, and bounded.
+
+A connection that says which message it saw last gets what it would have received since, or is told that the memory does
+not reach: whether it does depends on the room's numbers alone, not on whom the messages were for.
+"""
+
+from collections import deque
+
+import msgspec
+
+from actors.space.settings import SpaceSettings
+from schemas.echo.frames import Message
+
+
+class ReplayMemory:
+    def __init__(self, settings: SpaceSettings) -> None:
+        self._settings = settings
+        self._held: deque[tuple[float, int, Message]] = deque()  # since when, payload bytes
+        self._bytes = 0
+        self._forgotten_seq = 0  # of the last message that is not held any more
+
+    def remember(self, message: Message, payload_bytes: int, now_s: float) -> None:
+        self._held.append((now_s, payload_bytes, message))
+        self._bytes += payload_bytes
+        while len(self._held) > self._settings.replay_messages_max or self._bytes > self._settings.replay_bytes_max:
+            self._forget_first()
+
+    def expire(self, now_s: float) -> None:
+        while self._held and now_s >= self._held[0][0] + self._settings.replay_s_max:
+            self._forget_first()
+
+    def next_deadline_s(self) -> float | None:
+        """When the oldest is to be forgotten."""
+        return self._held[0][0] + self._settings.replay_s_max if self._held else None
+
+    def missed(self, since: int, last_seq: int, uid: str, subs: frozenset[str], now_s: float) -> list[Message] | None:
+        """What a connection of this `uid` and these `subs` would have received after message `since`, marked as replay.
+
+        Also what its own former connection sent: which one that was is not known, and a message too many can be told by
+        its `conn`, one too few by nothing. None: the memory does not reach.
+        """
+        self.expire(now_s)
+        if not self._forgotten_seq <= since <= last_seq:
+            return None
+        return [
+            msgspec.structs.replace(message, replay=True)
+            for _, _, message in self._held
+            if message.seq > since
+            and (message.tuid is None or message.tuid == uid)
+            and (message.sub is None or message.sub in subs)
+        ]
+
+    def _forget_first(self) -> None:
+        _, payload_bytes, message = self._held.popleft()
+        self._bytes -= payload_bytes
+        self._forgotten_seq = message.seq

@@ -1,0 +1,48 @@
+"""What the rules of a room are told of a new connection, and what they ask of its driver."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from schemas.echo.closes import RoomClose
+from schemas.echo.frames import ServerFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A connection that has been upgraded. Its names have been checked, its subspaces are at most 32."""
+
+    key: str  # a new ULID in lower case
+    uid: str
+    subs: tuple[str, ...] = ()
+    wants_copy: bool = False  # `self`
+    watches: bool = True  # `presence`
+    since: int | None = None
+    epoch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendTo:
+    """One frame for these connections: to be encoded once for each encoding among them."""
+
+    keys: Sequence[str]
+    frame: ServerFrame
+
+
+@dataclass(frozen=True, slots=True)
+class SendPing:
+    """A WebSocket ping. Its pong is to be told with `hear`."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseWith:
+    """After what was sent before. The room does not know the connection any more."""
+
+    key: str
+    close: RoomClose
+
+
+Effect: TypeAlias = SendTo | SendPing | CloseWith
+Effects: TypeAlias = Sequence[Effect]

@@ -1,0 +1,49 @@
+"""Every limit of echo spaces, with what happens when it is reached."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceSettings:
+    # ---- spaces
+    room_ttl_s: int = 604_800  # life of a space: then its token is 404, its sockets get 4410, its data is erased
+    ttl_s_min: int = 60  # that may be asked for; less is `invalid_payload`
+    ttl_s_max: int = 604_800  # that may be asked for; more is `invalid_payload`
+    spaces_max: int = 10_000  # of the gateway; the next one is 503 `overloaded`
+    # ---- values
+    value_bytes_max: int = 262_144  # as stored; more is 413 `payload_too_large`
+    body_bytes_max: int = 294_912  # of a request; more is 413 `payload_too_large`
+    keys_max: int = 1_024  # of a space; one more is 413 `space_full`
+    kv_bytes_max: int = 16 * 1024 * 1024  # of all values of a space, as stored; more is 413 `space_full`
+    list_keys_max: int = 1_000  # in one answer, and when nothing is said; asking for more is `invalid_payload`
+    # ---- files
+    file_bytes_max: int = 10_485_760  # more is 413 `payload_too_large`
+    files_bytes_max: int = 104_857_600  # of all files of a space; more is 413 `space_full`
+    files_max: int = 1_000  # of a space; one more is 413 `space_full`
+    # ---- the disk, of all spaces
+    total_bytes_max: int = 10 * 1024**3  # writes are 503 `storage_not_ready`; reads go on
+    disk_free_min: float = 0.10  # of the disk; with less, writes are 503 `storage_not_ready`; reads go on
+    # ---- rooms
+    connections_max: int = 256  # of a room; the next one is closed with 4420 after the upgrade
+    message_bytes_max: int = 65_536  # of a frame; a larger one closes the connection with 1009
+    frames_per_s_max: int = 50  # of a connection; over it: `rate_limited`, the frame is dropped
+    room_frames_per_s_max: int = 500  # of all connections of a room; over it: `rate_limited`, the frame is dropped
+    burst_factor: int = 2  # of both rates, at once; then they hold
+    flood_s: float = 5.0  # for which a connection is over its rate on end; then it is closed with 4429
+    flood_gap_s: float = 1.0  # without a dropped frame; then a connection is no longer over its rate
+    bad_frames_max: int = 10  # malformed, in a row; the last one closes the connection with 4400
+    silence_s_max: float = 60.0  # without anything received, pongs included; then 4408
+    ping_s: float = 25.0  # between two pings to a connection
+    unsent_frames_max: int = 256  # waiting for one reader; then it is closed with 4413
+    unsent_bytes_max: int = 1024 * 1024  # waiting for one reader; then it is closed with 4413
+    # ---- coming back
+    replay_messages_max: int = 256  # held in memory for those who come back; the oldest are forgotten
+    replay_bytes_max: int = 1024 * 1024  # of their payloads; the oldest are forgotten
+    replay_s_max: float = 120.0  # after which a message is forgotten
+    # ---- presence
+    presence_connections_max: int = 100  # of a room; above it no `join`, `leave` or `state` is sent
+    who_members_max: int = 100  # named in one `who`; the others are in its `total`
+    leave_s: float = 5.0  # after an abnormal close, before `leave` is sent; not at all if the `uid` is back by then
+    state_bytes_max: int = 1_024  # of a presence state; more is `payload_too_large`
+    states_max: int = 10  # changes of state of a connection in `states_s`; one more is `rate_limited`
+    states_s: float = 30.0  # in which `states_max` changes of state are taken

@@ -1,0 +1,256 @@
+"""Any interleaving of coming, going, speaking, stalling, coming back and time, against a model that looks everywhere.
+
+Order ascends on every connection, nothing comes twice, nothing is lost within a connection, a replay is exactly what
+was missed, and who watches knows who is here.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from actors.space.settings import SpaceSettings
+from schemas.echo.closes import RoomClose
+from schemas.echo.frames import Ack, AskWho, Change, JoinSubs, LeaveSubs, Members, Message, Presence, Send, Welcome
+from tests.actors.space.party import EPOCH, START, Party
+
+UIDS, SUBS = st.sampled_from(["u", "v", "w"]), st.sampled_from(["a", "b"])
+SUB_SETS = st.sets(SUBS).map(sorted).map(tuple)
+LASTS_MS = 60_000
+SETTINGS = SpaceSettings(
+    connections_max=6,
+    frames_per_s_max=10**6,
+    room_frames_per_s_max=10**6,
+    replay_messages_max=4,
+    replay_bytes_max=100,
+    replay_s_max=8.0,
+    silence_s_max=20.0,
+    ping_s=7.0,
+)
+
+
+@dataclass
+class Sent:
+    """A message, as the model knows it."""
+
+    seq: int
+    sub: str | None
+    tuid: str | None
+    size: int
+    at_s: float
+
+    def is_for(self, uid: str, subs: set[str]) -> bool:
+        return self.tuid in (None, uid) and (self.sub is None or self.sub in subs)
+
+
+@dataclass
+class End:
+    """The other end of a connection: what it should have, and whether it is there."""
+
+    key: str
+    uid: str
+    subs: set[str]
+    wants_copy: bool
+    watches: bool
+    heard_s: float
+    expected: list[int] = field(default_factory=list)
+    is_here: bool = True
+
+
+class RoomMachine(RuleBasedStateMachine):
+    ends: Bundle[End] = Bundle("ends")
+
+    @initialize()
+    def begin(self) -> None:
+        self.party = Party(SETTINGS)
+        self.party.room.ends_at_ms = START.wall_ms + LASTS_MS
+        self.all: list[End] = []
+        self.sent: list[Sent] = []
+        self.held: list[Sent] = []
+        self.known: dict[str, dict[str, set[str]]] = {}  # watcher's key → conn → subs, as it was told
+        self.heard_news: dict[str, int] = {}
+        self.away: list[tuple[float, str, str, set[str]]] = []  # until, uid, conn, subs
+        self.conns: dict[str, str] = {}
+
+    # ---- the model --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        return self.party.now.wall_ms >= START.wall_ms + LASTS_MS
+
+    def here(self) -> list[End]:
+        return [end for end in self.all if end.is_here]
+
+    def forget(self) -> None:
+        """What the memory still holds: as many of the last as fit, none of them too old."""
+        now_s = self.party.now.mono_s
+        while len(self.held) > 4 or sum(one.size for one in self.held) > 100:
+            self.held.pop(0)
+        while self.held and now_s - self.held[0].at_s >= 8.0:
+            self.held.pop(0)
+
+    def gone(self, end: End, *, may_return: bool) -> None:
+        end.is_here = False
+        if may_return:
+            self.away.append((self.party.now.mono_s + 5, end.uid, self.conns[end.key], set(end.subs)))
+
+    def time_has_passed(self) -> None:
+        """Of the model: at every deadline on the way this is called by `wait`."""
+        now_s = self.party.now.mono_s
+        for end in self.here():
+            if self.is_over:
+                end.is_here = False
+            elif now_s - end.heard_s >= 20.0:
+                self.gone(end, may_return=True)
+        self.away = [] if self.is_over else [entry for entry in self.away if entry[0] > now_s]
+        self.forget()
+
+    # ---- what happens -----------------------------------------------------------------------------------------------
+
+    @rule(
+        target=ends, uid=UIDS, subs=SUB_SETS, wants_copy=st.booleans(), watches=st.booleans(),
+        back=st.none() | st.integers(-1, 6), epoch=st.sampled_from([EPOCH, EPOCH, EPOCH, "other", None]),
+    )  # fmt: skip
+    def comes(
+        self, uid: str, subs: tuple[str, ...], wants_copy: bool, watches: bool, back: int | None, epoch: str | None
+    ) -> Any:
+        """`back`: how many messages ago it was here last; -1 lies."""
+        since = None if back is None else max(0, len(self.sent) - back)
+        is_full, now_s = len(self.here()) >= 6, self.party.now.mono_s
+        key = self.party.open(uid, subs, wants_copy=wants_copy, watches=watches, since=since, epoch=epoch)
+        if self.is_over:
+            assert self.party.closes[key] is RoomClose.GONE
+            return multiple()
+        if is_full:
+            assert self.party.closes[key] is RoomClose.ROOM_FULL
+            return multiple()
+        end = End(key, uid, set(subs), wants_copy, watches, now_s)
+        self.all.append(end)
+        self.conns[key] = key
+        for entry in self.away:
+            if entry[1] == uid:
+                self.conns[key] = entry[2]
+                self.away.remove(entry)
+                break
+        missed: list[Sent] | None = None
+        if since is not None and epoch == EPOCH and since <= len(self.sent):
+            after = self.sent[since:]
+            missed = after if all(any(one is held for held in self.held) for one in after) else None
+        end.expected = [one.seq for one in missed or () if one.is_for(uid, set(subs))]
+        (welcome,) = self.party.got(key, Welcome)
+        assert self.party.inbox[key][0] is welcome
+        assert (welcome.recovered, welcome.seq) == (missed is not None, len(self.sent))
+        assert welcome.conn == self.conns[key]
+        if watches:
+            assert welcome.members is not None
+            here_and_away = {member.conn: set(member.subs) for member in welcome.members}
+            assert here_and_away == {self.conns[other.key]: other.subs for other in self.here()}
+            self.known[key] = here_and_away | {conn: subs for _, _, conn, subs in self.away}
+        return end
+
+    @rule(
+        end=ends,
+        size=st.sampled_from([0, 1, 40]),
+        sub=st.none() | SUBS,
+        tuid=st.none() | UIDS,
+        wants_copy=st.booleans(),
+    )
+    def speaks(self, end: End, size: int, sub: str | None, tuid: str | None, wants_copy: bool) -> None:
+        self.party.say(end.key, Send(bin=bytes(size), sub=sub, tuid=tuid, id="i", wants_copy=wants_copy))
+        if not end.is_here:
+            return
+        end.heard_s = self.party.now.mono_s
+        one = Sent(len(self.sent) + 1, sub, tuid, size, self.party.now.mono_s)
+        self.sent.append(one)
+        self.held.append(one)
+        self.forget()
+        receivers = [other for other in self.here() if one.is_for(other.uid, other.subs)]
+        if end in receivers and not (wants_copy or end.wants_copy):
+            receivers.remove(end)
+        for other in receivers:
+            other.expected.append(one.seq)
+        assert self.party.last(end.key) == Ack("i", one.seq, len(receivers))
+
+    @rule(end=ends, subs=SUB_SETS, joins=st.booleans())
+    def moves(self, end: End, subs: tuple[str, ...], joins: bool) -> None:
+        self.party.say(end.key, JoinSubs(subs) if joins else LeaveSubs(subs))
+        if end.is_here:
+            end.heard_s = self.party.now.mono_s
+            end.subs = end.subs | set(subs) if joins else end.subs - set(subs)
+
+    @rule(end=consumes(ends), is_clean=st.booleans())
+    def leaves(self, end: End, is_clean: bool) -> None:
+        self.party.leave(end.key, is_clean=is_clean)
+        if end.is_here:
+            self.gone(end, may_return=not is_clean)
+
+    @rule(end=consumes(ends))
+    def stalls(self, end: End) -> None:
+        self.party.perform(self.party.room.drop(end.key, RoomClose.SLOW, self.party.now))
+        if end.is_here:
+            assert self.party.closes[end.key] is RoomClose.SLOW
+            self.gone(end, may_return=True)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 2.5, 5.0, 8.0, 13.0]))
+    def time_passes(self, seconds: float) -> None:
+        until_s = self.party.now.mono_s + seconds
+        while self.party.now.mono_s < until_s:
+            due_s = self.party.room.next_deadline_s(self.party.now)
+            self.party.run(max(0.001, min(until_s, due_s) - self.party.now.mono_s) if due_s != math.inf else seconds)
+            self.time_has_passed()
+
+    # ---- what must hold ---------------------------------------------------------------------------------------------
+
+    @invariant()
+    def every_connection_has_its_messages_in_order_and_once(self) -> None:
+        for end in self.all:
+            assert self.party.seqs(end.key) == end.expected
+            assert all(a < b for a, b in zip(end.expected, end.expected[1:], strict=False))
+
+    @invariant()
+    def replays_come_first_and_live_messages_after(self) -> None:
+        for end in self.all:
+            flags = [message.replay for message in self.party.got(end.key, Message)]
+            assert flags == sorted(flags, reverse=True)
+
+    @invariant()
+    def room_knows_who_is_here(self) -> None:
+        here = self.here()
+        assert len(self.party.room) == len(here)
+        for end in self.all:
+            if end.is_here:
+                assert end.key not in self.party.closes
+        if here and not self.is_over:
+            answer = self.party.room.receive(here[0].key, AskWho(), self.party.now)
+            here[0].heard_s = self.party.now.mono_s
+            ((members,),) = [[effect.frame] for effect in answer]  # type: ignore[union-attr]
+            assert isinstance(members, Members)
+            assert [(one.conn, set(one.subs)) for one in members.members] == [
+                (self.conns[end.key], end.subs) for end in here
+            ]
+
+    @invariant()
+    def watchers_know_who_is_here_or_has_just_gone(self) -> None:
+        for end in self.here():
+            if not end.watches:
+                continue
+            known = self.known[end.key]
+            news = self.party.got(end.key, Presence)
+            for one in news[self.heard_news.get(end.key, 0) :]:
+                if one.change is Change.JOIN:
+                    known.setdefault(one.conn, set()).update(one.subs)
+                elif one.subs:
+                    known[one.conn] -= set(one.subs)
+                else:
+                    del known[one.conn]
+            self.heard_news[end.key] = len(news)
+            others = {self.conns[other.key]: other.subs for other in self.here() if other is not end}
+            others |= {conn: subs for _, _, conn, subs in self.away}
+            assert {conn: subs for conn, subs in known.items() if conn != self.conns[end.key]} == others
+
+
+RoomMachine.TestCase.settings = hypothesis_settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestRoomMachine = RoomMachine.TestCase
