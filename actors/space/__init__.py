@@ -1,0 +1,1 @@
+"""Echo spaces: short-lived rooms with values, files and live messages behind one capability."""
