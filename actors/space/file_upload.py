@@ -5,32 +5,13 @@ cancellation, so that it happens wholly or not at all; it is bounded by the buff
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TypeVar
 
 import trio
 
 from actors.space.content_files import ContentWriter
-from actors.space.sealing import SpaceKey
-from actors.space.space_index import SpaceIndex
+from actors.space.kept_spaces import KeptSpace
 from actors.space.sqlite_space_rows import FileRow
 from actors.space.store import NOT_FOUND, NOT_READY, Refused, StoredFile
-
-_T = TypeVar("_T")
-
-
-@dataclass(slots=True, eq=False)
-class KeptSpace:
-    """A space that is there: its key, and, while it is open, its index."""
-
-    key: SpaceKey | None  # None: only the end of it is left to do
-    stored_bytes: int = 0  # of values and files
-    index: SpaceIndex | None = None
-    prefixes: dict[str, bytes] = field(default_factory=dict)  # of the files' nonces
-    is_ended: bool = False
-    opening: trio.Lock = field(default_factory=trio.Lock)
-    files: trio.Lock = field(default_factory=trio.Lock)  # held by whoever changes its folder
-    ending: trio.Lock = field(default_factory=trio.Lock)
 
 
 class FileUpload:

@@ -77,6 +77,9 @@ class MemorySpaceStore:
 
     async def load(self) -> tuple[str, ...]:
         await trio.lowlevel.checkpoint()
+        return self.space_ids()
+
+    def space_ids(self) -> tuple[str, ...]:
         return tuple(sorted(self.disk.spaces))
 
     async def create(self, space_id: str) -> Refused | None:
@@ -200,6 +203,8 @@ class MemorySpaceStore:
             return refused or NOT_FOUND
         if len(self._uploads) >= self._limits.uploads_max:
             return OVERLOADED
+        if file_id in found[1].files:
+            raise RuntimeError("ids of files are used once")
         draft = StoredFile(file_id, name, content_type, 0, "", 0)
         upload = MemoryUpload(self.disk, *found, draft, self._uploads)
         self._uploads.add(upload)

@@ -35,6 +35,7 @@ class SpaceStoreLimits(msgspec.Struct, frozen=True):
     read_bytes_max: int = 256 * 1024  # of a file in one answer; ask again from there
     page_keys_max: int = 1_000  # in one answer of `list_keys`; ask again after the last
     file_threads_max: int = 4  # that seal, write or read files at a time; the next piece waits for one
+    erasing_threads_max: int = 16  # ends under way at a time, apart from uploads: they have 5 s; the next one waits
     cache_bytes_max: int = 32 * 1024 * 1024  # of values held in memory; then the least recently used go
 
 
@@ -182,6 +183,9 @@ class SpaceStore(Protocol):
         An end that was interrupted is finished; uploads that were not finished are removed, as are files and rows of
         spaces that have no key.
         """
+
+    def space_ids(self) -> tuple[str, ...]:
+        """Which there are, sorted."""
 
     async def create(self, space_id: str) -> Refused | None:
         """Make a space with a random key of its own; it is open. None once it is durable."""

@@ -6,6 +6,7 @@ content files that may not either.
 
 import errno
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -101,7 +102,7 @@ async def test_writes_without_room_are_refused_and_reads_go_on(small_disk: Small
         await put(store, A, "k", b"value")
         await upload(store, A, F, b"content")
         small_disk.fill()
-        answers = await in_order(*(lambda n=number: write_big(store, f"big{n}") for number in range(20)))  # type: ignore[misc]
+        answers = await in_order(*(partial(write_big, store, f"big{number}") for number in range(20)))
         assert NOT_READY in answers
         written = sum(isinstance(answer, Written) for answer in answers)
         assert store.usage(A).keys == 1 + written
@@ -168,4 +169,4 @@ async def test_without_room_a_space_ends_or_is_at_least_unreadable_from_then_on(
         assert await store.end(A) is None
         assert await put(store, B, "k") == 1
     async with await small_disk.open() as store:
-        assert await store.load() == (B,)
+        assert store.space_ids() == (B,)

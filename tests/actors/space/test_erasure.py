@@ -84,9 +84,46 @@ class FailingDisk(Disk):
         self._check("write")
         super().write(descriptor, data)
 
+    def sync(self, descriptor: int) -> None:
+        self._check("sync")
+        super().sync(descriptor)
+
     def unlink(self, path: Path) -> None:
         self._check("unlink")
         super().unlink(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._check("sync_folder")
+        super().sync_folder(folder)
+
+
+class WitnessDisk(Disk):
+    """Tells each step, and how many rows there are at that moment."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.steps: list[tuple[str, str, int]] = []
+
+    def _note(self, step: str, name: str) -> None:
+        with closing(sqlite3.connect(self.folder / "spaces.sqlite")) as connection:
+            (rows,) = connection.execute("SELECT count(*) FROM kv").fetchone()
+        self.steps.append((step, name, rows))
+
+    def write(self, descriptor: int, data: bytes) -> None:
+        self._note("write", Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        super().write(descriptor, data)
+
+    def sync(self, descriptor: int) -> None:
+        self._note("sync", Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        super().sync(descriptor)
+
+    def unlink(self, path: Path) -> None:
+        self._note("unlink", path.name)
+        super().unlink(path)
+
+    def sync_folder(self, folder: Path) -> None:
+        self._note("sync_folder", folder.name)
+        super().sync_folder(folder)
 
 
 def key_bytes(folder: Path, space_id: str) -> bytes:
@@ -154,7 +191,7 @@ async def test_after_the_end_no_file_has_anything_of_the_space_nor_its_key(tmp_p
         assert await holds_all(store, B)
     assert shelf.files_with(*MARKS, key, key[:16], A.encode()) == set()
     async with await shelf.open() as store:
-        assert await store.load() == (B,)
+        assert store.space_ids() == (B,)
         assert await holds_all(store, B)
 
 
@@ -196,7 +233,7 @@ async def test_ciphertext_copied_before_the_end_opens_with_the_key_and_with_noth
     assert candidates
     assert not any(map(is_the_key, candidates))
     async with await with_key("after", bytes(len(key_file))).open() as store:
-        assert await store.load() == ()
+        assert store.space_ids() == ()
         assert store.unseal(A, event) is None
 
 
@@ -214,6 +251,23 @@ async def test_a_key_file_that_was_overwritten_is_no_key_any_more(tmp_path: Path
     assert made[:8] not in overwritten
     assert KeyFiles(tmp_path / "keys", Disk()).load() == {}
     assert list((tmp_path / "keys").iterdir()) == []
+
+
+@bounded
+async def test_the_key_is_overwritten_synced_and_unlinked_before_any_row_or_file_goes(tmp_path: Path) -> None:
+    disk = WitnessDisk(tmp_path)
+    async with await SqliteShelf(tmp_path).open(disk=disk) as store:
+        await fill(store)
+        disk.steps.clear()
+        await store.end(A)
+    assert disk.steps == [
+        ("write", A, 3),
+        ("sync", A, 3),
+        ("unlink", A, 3),
+        ("sync_folder", "keys", 3),
+        ("unlink", F, 0),
+        ("unlink", G, 0),
+    ]
 
 
 async def crash_in_end(folder: Path, nth: int) -> tuple[bytes, bool]:
@@ -246,7 +300,7 @@ async def test_an_end_that_a_crash_interrupts_at_any_step_is_finished_by_the_nex
             break
         shelf = SqliteShelf(folder)
         async with await shelf.open() as store:
-            assert await store.load() == ()
+            assert store.space_ids() == ()
             assert shelf.files() == set()
             assert shelf.files_with(*MARKS, key) == set()
             assert await store.end(A) is None
@@ -256,7 +310,7 @@ async def test_an_end_that_a_crash_interrupts_at_any_step_is_finished_by_the_nex
     assert nth > 6  # overwrite, sync, unlink, sync of the folder, two files
 
 
-@pytest.mark.parametrize("step", ["write", "unlink"])
+@pytest.mark.parametrize("step", ["write", "sync", "unlink", "sync_folder"])
 @bounded
 async def test_an_end_that_the_disk_refuses_says_so_and_the_space_is_unknown_nevertheless(
     tmp_path: Path, step: str
@@ -324,7 +378,7 @@ async def test_a_creation_that_a_crash_interrupts_at_any_step_leaves_a_whole_spa
         disk.nth = 1_000_000
         await store.close()
         async with await shelf.open() as store:
-            there = await store.load()
+            there = store.space_ids()
             assert there in ((), (A,))
             assert shelf.files() == {f"spaces/keys/{each}" for each in there}
             if there:
@@ -348,7 +402,7 @@ async def test_a_start_removes_rows_without_a_key_files_without_a_row_and_rows_w
     (tmp_path / "spaces" / "keys" / f"{A}.new").write_bytes(b"half a k")
     (tmp_path / "spaces" / "something else").write_bytes(b"not ours")
     async with await shelf.open() as store:
-        assert await store.load() == (B,)
+        assert store.space_ids() == (B,)
         await store.open(B)
         assert [file.file_id for file in store.list_files(B)] == [G]
         assert shelf.files() == {f"spaces/keys/{B}", f"spaces/{B}/{G}", "spaces/something else"}
@@ -363,7 +417,7 @@ async def test_a_key_without_a_row_is_a_space_whose_last_writes_a_power_cut_took
         assert event is not None
     remove_database(tmp_path)
     async with await shelf.open() as store:
-        assert await store.load() == (A,)
+        assert store.space_ids() == (A,)
         assert store.unseal(A, event) == b"event"
         await store.open(A)
         assert store.list_keys(A, NOW_MS).keys == ()

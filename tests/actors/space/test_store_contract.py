@@ -38,7 +38,7 @@ async def test_a_created_space_is_open_and_found_by_the_next_process(shelf: Shel
         assert await store.create(A) is None
         await put(store, A, "k")
     async with await shelf.open() as store:
-        assert await store.load() == (A, B)
+        assert store.space_ids() == (A, B)
         assert await store.open(A)
         assert await store.open(A)
         assert not await store.open(C)
@@ -98,7 +98,7 @@ async def test_an_ended_space_is_not_found_by_what_writes_and_empty_for_what_rea
         assert store.seal(A, b"") is None
         assert store.unseal(A, sealed) is None
         assert not await store.open(A)
-        assert await store.load() == ()
+        assert store.space_ids() == ()
 
 
 @bounded
@@ -113,7 +113,7 @@ async def test_ending_a_space_again_or_one_that_never_was_does_nothing(shelf: Sh
             for _ in range(3):
                 nursery.start_soon(store.end, A)
         assert store.usage(B).keys == 1
-        assert (await store.load(), store.totals().spaces) == ((B,), 1)
+        assert (store.space_ids(), store.totals().spaces) == ((B,), 1)
 
 
 @bounded
@@ -121,14 +121,14 @@ async def test_a_cancelled_end_ends(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         await store.create(A)
         await cancelled(partial(store.end, A))
-        assert await store.load() == ()
+        assert store.space_ids() == ()
 
 
 @bounded
 async def test_a_cancelled_creation_is_whole_or_nothing(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         await cancelled(partial(store.create, A))
-        there = await store.load() == (A,)
+        there = store.space_ids() == (A,)
         assert await store.open(A) == there
         if there:
             assert await put(store, A, "k") == 1

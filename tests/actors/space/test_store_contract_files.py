@@ -106,6 +106,16 @@ async def test_an_aborted_upload_leaves_nothing(shelf: Shelf) -> None:
 
 
 @bounded
+async def test_a_file_is_never_published_in_the_place_of_another(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.create(A)
+        await upload(store, A, F, b"first")
+        with pytest.raises(RuntimeError, match="once"):
+            await store.begin_file(A, F, "n", "t")
+        assert await read_all(store, A, F) == b"first"
+
+
+@bounded
 async def test_an_upload_that_a_close_interrupts_leaves_nothing(shelf: Shelf) -> None:
     store = await shelf.open(SpaceStoreLimits(upload_buffer_bytes_max=1))
     await store.create(A)
