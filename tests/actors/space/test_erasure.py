@@ -3,127 +3,21 @@
 A crash is a disk that does nothing more: the step under way is done by half or not at all, every later one fails.
 """
 
-import re
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from actors.log.store import StoreFailedError, UnreadableError
+from actors.log.store import UnreadableError
 from actors.space.key_files import Disk, KeyFiles
 from actors.space.sealing import CHUNK_BYTES, KEY_BYTES, SpaceKey
-from actors.space.sqlite_space_store import SqliteSpaceStore
 from actors.space.store import NOT_READY, SpaceStoreLimits
 from tests.actors.log.shelves import bounded
+from tests.actors.space.faulty_disks import Crash, CrashingDisk, FailingDisk, WitnessDisk
+from tests.actors.space.marked import CONTENT, MARKS, NAME, fill, holds_all
 from tests.actors.space.shelves import NOW_MS, A, B, F, G, SqliteShelf, put, read_all, upload
-
-VALUE, NAME, FILE, TOKEN = b"MARKED-VALUE", b"MARKED-NAME", b"MARKED-FILE", b"es_MARKED-TOKEN"
-CONTENT = b"MARKED-CONTENT" * 10_000
-ENDPOINT, SUBSCRIBED = b"MARKED-ENDPOINT", b"MARKED-SUBSCRIPTION"
-MARKS = (VALUE, NAME, FILE, TOKEN, CONTENT[:14], ENDPOINT, SUBSCRIBED)
-
-
-class Crash(BaseException):
-    """The machine stopped."""
-
-
-class CrashingDisk(Disk):
-    """Stops at its nth step: writes by half, does all else not at all."""
-
-    def __init__(self, nth: int) -> None:
-        self.nth = nth
-        self.steps = 0
-
-    def _step(self) -> bool:
-        self.steps += 1
-        if self.steps > self.nth:
-            raise Crash
-        return self.steps == self.nth
-
-    def write(self, descriptor: int, data: bytes) -> None:
-        if self._step():
-            super().write(descriptor, data[: len(data) // 2])
-            raise Crash
-        super().write(descriptor, data)
-
-    def sync(self, descriptor: int) -> None:
-        if self._step():
-            raise Crash
-        super().sync(descriptor)
-
-    def rename(self, old: Path, new: Path) -> None:
-        if self._step():
-            raise Crash
-        super().rename(old, new)
-
-    def unlink(self, path: Path) -> None:
-        if self._step():
-            raise Crash
-        super().unlink(path)
-
-    def sync_folder(self, folder: Path) -> None:
-        if self._step():
-            raise Crash
-        super().sync_folder(folder)
-
-
-class FailingDisk(Disk):
-    """One kind of step fails, as on a bad disk."""
-
-    def __init__(self, step: str) -> None:
-        self.failing: str | None = step
-
-    def _check(self, step: str) -> None:
-        if step == self.failing:
-            raise OSError(5, "no")
-
-    def write(self, descriptor: int, data: bytes) -> None:
-        self._check("write")
-        super().write(descriptor, data)
-
-    def sync(self, descriptor: int) -> None:
-        self._check("sync")
-        super().sync(descriptor)
-
-    def unlink(self, path: Path) -> None:
-        self._check("unlink")
-        super().unlink(path)
-
-    def sync_folder(self, folder: Path) -> None:
-        self._check("sync_folder")
-        super().sync_folder(folder)
-
-
-class WitnessDisk(Disk):
-    """Tells each step, and how many rows there are at that moment."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.steps: list[tuple[str, str, int]] = []
-
-    def _note(self, step: str, name: str) -> None:
-        with closing(sqlite3.connect(self.folder / "spaces.sqlite")) as connection:
-            (rows,) = connection.execute("SELECT count(*) FROM kv").fetchone()
-        self.steps.append((step, name, rows))
-
-    def write(self, descriptor: int, data: bytes) -> None:
-        self._note("write", Path(f"/proc/self/fd/{descriptor}").readlink().name)
-        super().write(descriptor, data)
-
-    def sync(self, descriptor: int) -> None:
-        self._note("sync", Path(f"/proc/self/fd/{descriptor}").readlink().name)
-        super().sync(descriptor)
-
-    def unlink(self, path: Path) -> None:
-        self._note("unlink", path.name)
-        super().unlink(path)
-
-    def sync_folder(self, folder: Path) -> None:
-        self._note("sync_folder", folder.name)
-        super().sync_folder(folder)
 
 
 def key_bytes(folder: Path, space_id: str) -> bytes:
@@ -137,26 +31,6 @@ def readable_by_others(folder: Path) -> set[str]:
 def remove_database(folder: Path) -> None:
     for path in folder.glob("spaces.sqlite*"):
         path.unlink()
-
-
-async def fill(store: SqliteSpaceStore, space_id: str = A) -> None:
-    await store.create(space_id)
-    await put(store, space_id, NAME.decode(), VALUE)
-    await put(store, space_id, f"{NAME.decode()}.2", VALUE * 5_000)
-    await put(store, space_id, "rewritten", VALUE)
-    await put(store, space_id, "rewritten", TOKEN)
-    await upload(store, space_id, F, CONTENT, name=FILE.decode())
-    await upload(store, space_id, G, CONTENT, name=FILE.decode())
-    await store.put_subscription(space_id, ENDPOINT.decode(), SUBSCRIBED)
-
-
-async def holds_all(store: SqliteSpaceStore, space_id: str = A) -> bool:
-    assert await store.open(space_id)
-    entry = await store.get(space_id, NAME.decode(), NOW_MS)
-    names = [file.name for file in store.list_files(space_id)]
-    whole = [await read_all(store, space_id, file_id) == CONTENT for file_id in (F, G)]
-    subscribed = [each.data for each in await store.subscriptions(space_id)] == [SUBSCRIBED]
-    return entry is not None and entry.value == VALUE and names == [FILE.decode()] * 2 and all(whole) and subscribed
 
 
 @bounded
@@ -422,73 +296,3 @@ async def test_a_key_without_a_row_is_a_space_whose_last_writes_a_power_cut_took
         await store.open(A)
         assert store.list_keys(A, NOW_MS).keys == ()
         assert await put(store, A, "k") == 1
-
-
-# ── damage ────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def swap_chunks(sealed: bytes) -> bytes:
-    size = CHUNK_BYTES + 16
-    return sealed[size : 2 * size] + sealed[:size] + sealed[2 * size :]
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        swap_chunks,
-        lambda sealed: sealed[: CHUNK_BYTES + 16],
-        lambda sealed: sealed[:-1],
-        lambda sealed: sealed + b"x",
-        lambda sealed: sealed[:5] + bytes([sealed[5] ^ 1]) + sealed[6:],
-        lambda sealed: sealed[:0],
-    ],
-)
-@bounded
-async def test_a_file_whose_content_was_changed_cut_or_put_in_another_order_is_not_read(
-    tmp_path: Path, damage: Callable[[bytes], bytes]
-) -> None:
-    async with await SqliteShelf(tmp_path).open() as store:
-        await fill(store)
-        path = tmp_path / "spaces" / A / F
-        path.write_bytes(damage(path.read_bytes()))
-        with pytest.raises(UnreadableError):
-            await read_all(store, A, F)
-        assert await read_all(store, A, G) == CONTENT
-
-
-@bounded
-async def test_a_file_in_the_place_of_another_is_not_read(tmp_path: Path) -> None:
-    async with await SqliteShelf(tmp_path).open() as store:
-        await fill(store)
-        shutil.copy(tmp_path / "spaces" / A / F, tmp_path / "spaces" / A / G)
-        with pytest.raises(UnreadableError):
-            await read_all(store, A, G)
-
-
-async def look(store: SqliteSpaceStore) -> None:
-    """Numbers are bound to the name too, so most damage is met when the space is opened."""
-    await store.open(A)
-    await store.get(A, NAME.decode(), NOW_MS)
-
-
-@pytest.mark.parametrize("change", ["version = version + 1", "expires_ms = expires_ms + 1", "value = zeroblob(60)"])
-@bounded
-async def test_a_row_that_was_changed_is_not_read(tmp_path: Path, change: str) -> None:
-    shelf = SqliteShelf(tmp_path)
-    async with await shelf.open() as store:
-        await fill(store)
-    with closing(sqlite3.connect(tmp_path / "spaces.sqlite", isolation_level=None)) as connection:
-        connection.execute(f"UPDATE kv SET {change}")
-    async with await shelf.open() as store:
-        with pytest.raises(UnreadableError):
-            await look(store)
-
-
-@bounded
-async def test_a_file_of_another_form_is_not_opened(tmp_path: Path) -> None:
-    async with await SqliteShelf(tmp_path).open():
-        pass
-    with closing(sqlite3.connect(tmp_path / "spaces.sqlite", isolation_level=None)) as connection:
-        connection.execute("PRAGMA user_version = 9")
-    with pytest.raises(StoreFailedError, match=re.escape("form 9")):
-        await SqliteSpaceStore.at(tmp_path)
