@@ -84,6 +84,8 @@ class FileUpload:
         if refused is not None:
             return refused
         answer = await self._publish(FileRow(self._stored(now_ms), self._content.prefix))
+        if self._space.is_ended:  # meanwhile: its rows and files are going already
+            answer = NOT_FOUND
         if isinstance(answer, Refused):
             await self._give_up(answer)
         else:

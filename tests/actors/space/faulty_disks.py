@@ -1,8 +1,11 @@
 """Disks that stop, fail, or tell what was done to them."""
 
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
+
+import trio
 
 from actors.space.key_files import Disk
 
@@ -79,7 +82,7 @@ class FailingDisk(Disk):
 
 
 class WitnessDisk(Disk):
-    """Tells each step, and how many rows there are at that moment."""
+    """Tells each step, and how many rows of values and files there are at that moment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +90,7 @@ class WitnessDisk(Disk):
 
     def _note(self, step: str, name: str) -> None:
         with closing(sqlite3.connect(self.folder / "spaces.sqlite")) as connection:
-            (rows,) = connection.execute("SELECT count(*) FROM kv").fetchone()
+            (rows,) = connection.execute("SELECT (SELECT count(*) FROM kv) + (SELECT count(*) FROM file)").fetchone()
         self.steps.append((step, name, rows))
 
     def write(self, descriptor: int, data: bytes) -> None:
@@ -98,6 +101,10 @@ class WitnessDisk(Disk):
         self._note("sync", Path(f"/proc/self/fd/{descriptor}").readlink().name)
         super().sync(descriptor)
 
+    def rename(self, old: Path, new: Path) -> None:
+        self._note("rename", new.name)
+        super().rename(old, new)
+
     def unlink(self, path: Path) -> None:
         self._note("unlink", path.name)
         super().unlink(path)
@@ -105,3 +112,24 @@ class WitnessDisk(Disk):
     def sync_folder(self, folder: Path) -> None:
         self._note("sync_folder", folder.name)
         super().sync_folder(folder)
+
+
+class WaitingDisk(Disk):
+    """Waits in the middle of a rename; says when it is there, and when a folder of this name was synced."""
+
+    def __init__(self, folder_name: str) -> None:
+        self.folder_name = folder_name
+        self.is_renaming = trio.Event()
+        self.is_synced = trio.Event()
+        self.go_on = threading.Event()
+
+    def rename(self, old: Path, new: Path) -> None:
+        if new.parent.name != self.folder_name:
+            trio.from_thread.run_sync(self.is_renaming.set)
+            assert self.go_on.wait(30)
+        super().rename(old, new)
+
+    def sync_folder(self, folder: Path) -> None:
+        super().sync_folder(folder)
+        if folder.name == self.folder_name and self.is_renaming.is_set():
+            trio.from_thread.run_sync(self.is_synced.set)

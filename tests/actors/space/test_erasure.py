@@ -9,13 +9,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import trio
 
 from actors.log.store import UnreadableError
 from actors.space.key_files import Disk, KeyFiles
 from actors.space.sealing import CHUNK_BYTES, KEY_BYTES, SpaceKey
-from actors.space.store import NOT_READY, SpaceStoreLimits
+from actors.space.store import NOT_FOUND, NOT_READY, Refused, SpaceStoreLimits
 from tests.actors.log.shelves import bounded
-from tests.actors.space.faulty_disks import Crash, CrashingDisk, FailingDisk, WitnessDisk
+from tests.actors.space.faulty_disks import Crash, CrashingDisk, FailingDisk, WaitingDisk, WitnessDisk
 from tests.actors.space.marked import CONTENT, MARKS, NAME, fill, holds_all
 from tests.actors.space.shelves import NOW_MS, A, B, F, G, SqliteShelf, put, read_all, upload
 
@@ -135,13 +136,49 @@ async def test_the_key_is_overwritten_synced_and_unlinked_before_any_row_or_file
         disk.steps.clear()
         await store.end(A)
     assert disk.steps == [
-        ("write", A, 3),
-        ("sync", A, 3),
-        ("unlink", A, 3),
-        ("sync_folder", "keys", 3),
+        ("write", A, 5),
+        ("sync", A, 5),
+        ("unlink", A, 5),
+        ("sync_folder", "keys", 5),
         ("unlink", F, 0),
         ("unlink", G, 0),
     ]
+
+
+@bounded
+async def test_the_content_of_a_file_is_durable_under_its_name_before_its_row_is_there(tmp_path: Path) -> None:
+    disk = WitnessDisk(tmp_path)
+    async with await SqliteShelf(tmp_path).open(disk=disk) as store:
+        await store.create(A)
+        disk.steps.clear()
+        await upload(store, A, F, b"content")
+    part = f"{F}.part"
+    assert disk.steps == [("write", part, 0), ("sync", part, 0), ("rename", F, 0), ("sync_folder", A, 0)]
+
+
+@bounded
+async def test_a_file_that_is_being_published_while_its_space_ends_is_refused_and_gone(tmp_path: Path) -> None:
+    disk, shelf = WaitingDisk("keys"), SqliteShelf(tmp_path)
+    answers: dict[str, object] = {}
+    async with await shelf.open(disk=disk) as store:
+        await store.create(A)
+        coming = await store.begin_file(A, F, "n", "t")
+        assert not isinstance(coming, Refused)
+
+        async def finish() -> None:
+            answers["finish"] = await coming.finish(NOW_MS)
+
+        async def end() -> None:
+            answers["end"] = await store.end(A)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(finish)
+            await disk.is_renaming.wait()
+            nursery.start_soon(end)
+            await disk.is_synced.wait()  # the key is gone already
+            disk.go_on.set()
+        assert answers == {"finish": NOT_FOUND, "end": None}
+        assert shelf.files() == set()
 
 
 async def crash_in_end(folder: Path, nth: int) -> tuple[bytes, bool]:
