@@ -89,7 +89,7 @@ def open_files(path: Path) -> Files:
             log_id = _prepare(writer)
             (page_bytes,) = writer.execute("PRAGMA page_size").fetchone()
             if is_new:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
             address = f"{path.absolute().as_uri()}?mode=ro"
             reader = sqlite3.connect(address, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
             undo.callback(reader.close)
@@ -142,7 +142,8 @@ def wal_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make what was created, renamed or removed in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

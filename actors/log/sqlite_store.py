@@ -9,8 +9,8 @@ not wait for writes.
 Whoever runs the process should set `sys.setswitchinterval` to half a millisecond or so: at Python's 5 ms, a trio thread
 that computes without a pause can keep the writer thread from running for seconds (measured).
 
-What is written, and what an error means, is in `sqlite_writer`. One process at a time may have the file open: holding
-the data folder's lock is left to whoever opens the store.
+What is written is in `sqlite_writer`, what an error means in `commit_thread`. One process at a time may have the file
+open: holding the data folder's lock is left to whoever opens the store.
 """
 
 import sqlite3
@@ -24,10 +24,11 @@ from typing import Any, TypeVar
 
 import trio
 
+from actors.log.commit_thread import HandingOver, retold
 from actors.log.compaction_rules import Uncovered
 from actors.log.sqlite_files import Files, name_of, open_files
 from actors.log.sqlite_runs import read_events
-from actors.log.sqlite_writer import Request, Writer, retold
+from actors.log.sqlite_writer import Request, Writer
 from actors.log.store import (
     DEFAULT_LIMITS,
     AppendAnswer,
@@ -57,16 +58,6 @@ _NAMES = "SELECT name FROM stream WHERE name >= ? AND name < ? AND substr(name, 
 _OPEN_STREAMS = "SELECT name FROM stream WHERE id IN (SELECT stream FROM open_item) ORDER BY name"
 
 
-class _HandingOver(trio.abc.Instrument):
-    """Wakes the writer at the end of each turn of the event loop that has something for it."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 trio's signature
-        self._writer.wake()
-
-
 class SqliteStore:
     """A `LogStore` in one SQLite file. Made by `open`, ended by `close` or as an async context manager."""
 
@@ -84,7 +75,7 @@ class SqliteStore:
         self._is_closed = False
         self._ended = trio.Event()
         self._fault: Exception | None = None  # of somebody's `then`
-        self._handing_over = _HandingOver(self._writer)
+        self._handing_over = HandingOver(self._writer)
         trio.lowlevel.add_instrument(self._handing_over)
         self._writer.thread.start()
 

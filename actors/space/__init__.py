@@ -1,1 +1,1 @@
-"""Echo spaces: rooms, values and files behind a capability URL."""
+"""Echo spaces: short-lived rooms with values, files and live messages behind one capability."""
