@@ -170,6 +170,10 @@ class MemorySpaceStore:
         index.drop_key(key)
         return await self._answer(was_there)
 
+    def key_info(self, space_id: str, key: str) -> KeyInfo | None:
+        found = self._find(space_id)
+        return None if found is None else found[1].keys.get(key)
+
     def list_keys(self, space_id: str, now_ms: int, prefix: str = "", after: str = "", limit: int = 100) -> KeyPage:
         found = self._find(space_id)
         if found is None:

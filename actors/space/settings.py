@@ -10,6 +10,7 @@ class SpaceSettings:
     ttl_s_min: int = 60  # that may be asked for; less is `invalid_payload`
     ttl_s_max: int = 604_800  # that may be asked for; more is `invalid_payload`
     spaces_max: int = 10_000  # of the gateway; the next one is 503 `overloaded`
+    open_spaces_max: int = 1_000  # whose index is in memory; then the one used least recently is read again when needed
     # ---- values
     value_bytes_max: int = 262_144  # as stored; more is 413 `payload_too_large`
     body_bytes_max: int = 294_912  # of a request; more is 413 `payload_too_large`

@@ -185,6 +185,10 @@ class SqliteSpaceStore:
 
         return await self._spaces.commit(space, run, arrived)
 
+    def key_info(self, space_id: str, key: str) -> KeyInfo | None:
+        found = self._spaces.find(space_id)
+        return None if found is None else found[1].keys.get(key)
+
     def list_keys(self, space_id: str, now_ms: int, prefix: str = "", after: str = "", limit: int = 100) -> KeyPage:
         found = self._spaces.find(space_id)
         if found is None:

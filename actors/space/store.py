@@ -232,6 +232,9 @@ class SpaceStore(Protocol):
     async def delete(self, space_id: str, key: str, now_ms: int) -> bool | Refused:
         """Remove a key; whether it was there."""
 
+    def key_info(self, space_id: str, key: str) -> KeyInfo | None:
+        """What lies under the key and counts in `usage`, though it may have expired."""
+
     def list_keys(self, space_id: str, now_ms: int, prefix: str = "", after: str = "", limit: int = 100) -> KeyPage:
         """Keys that begin with the prefix, in the order of their names, from the first one after `after`."""
 

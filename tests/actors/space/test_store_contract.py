@@ -401,3 +401,15 @@ async def test_a_closed_store_says_so_and_its_watchers_are_released(shelf: Shelf
     await store.close()
     with pytest.raises(trio.ClosedResourceError):
         await put(store, A, "k")
+
+
+@bounded
+async def test_what_lies_under_a_key_is_told_until_it_is_swept_out(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.create(A)
+        version = await put(store, A, "k", b"four", LATER_MS)
+        assert store.key_info(A, "k") == KeyInfo("k", version, 4, LATER_MS)
+        assert store.key_info(A, "other") is None
+        assert store.key_info(B, "k") is None
+        await store.sweep_expired(A, LATER_MS)
+        assert store.key_info(A, "k") is None
