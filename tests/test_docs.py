@@ -37,6 +37,7 @@ from gateway.mcp.views import FLEET, NAMED, VIEWS
 from gateway.net.http1.settings import DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.spaces.settings import EchoSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
 from schemas.projection import ToolName, parse_tool_name, project
@@ -85,6 +86,7 @@ SETTINGS_OF = {
     "access": AccessSettings,
     "governance": GovernanceSettings,
     "upstreams": UpstreamSettings,
+    "echo": EchoSettings,
     "log": LogSettings,
     "otel": OtelSettings,
 }
@@ -169,7 +171,7 @@ def test_access_reference_lists_every_route() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     table = page.partition("## Routes")[2].partition("\n- ")[0]
     modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
-    route = re.compile(r'"(/[^"]+)": (?:\("(?:GET|POST)"|[\w.]*actions\.(?:action|look)\()')
+    route = re.compile(r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._healthz)|[\w.]*actions\.(?:action|look)\()')
     routes = {found for module in modules for found in route.findall(module.read_text())}
     assert len(routes) > 15
     listed = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"`(?:GET |POST )?(/[^`?]+)", table)}

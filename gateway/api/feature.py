@@ -28,15 +28,19 @@ def api_feature(
     probe: Callable[[], Awaitable[bool]],
     *others: Routes,
     upstreams: UpstreamTools | None = None,
+    service: str = "kisko-echo",
 ) -> Feature:
-    """`probe` says whether the gateway can serve; `others` are the routes that not every gateway has."""
+    """`probe` says whether the gateway can serve, `service` what `/healthz` calls it.
+
+    `others` are the routes that not every gateway has.
+    """
     agents = Authenticator(verifier, now, FOR_AGENTS)
     routes: dict[str, Route] = {
         **ToolRoutes(agents, directory, calls, streams, now, upstreams).routes,
         **BudgetRoutes(agents, calls, now).routes,
         **DeviceRoutes(agents, directory).routes,
         **PublishedRoutes(jwks).routes,
-        **HealthRoutes(probe).routes,
+        **HealthRoutes(probe, service).routes,
     }
     for more in others:
         routes.update(more)

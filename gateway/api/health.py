@@ -1,6 +1,6 @@
 """How the gateway is, for whoever asks: both routes are open, so neither may cost more for being asked often.
 
-GET /healthz   alive
+GET /healthz   the process runs; the name of the service
 GET /readyz    able to serve: its log takes a write
 """
 
@@ -9,23 +9,30 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from actors.log.store import Appended, LogStore, OpenItem, Part, StoreFailedError
+from gateway.net.cors import CORS, answer_preflight
 from gateway.net.exchange import Exchange
-from gateway.net.router import Routes
+from gateway.net.router import ANY, Routes
 
 VERDICT_S = 1.0  # for which a verdict is good; whoever asks meanwhile gets it too
 PROBE_S_MAX = 1.0  # for one look; one that takes longer means not ready
 
 
 class HealthRoutes:
-    def __init__(self, probe: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, probe: Callable[[], Awaitable[bool]], service: str) -> None:
+        self._health = {"status": "ok", "service": service}
         self._probe = probe
         self._probing = trio.Lock()
         self._verdict = False
         self._good_until_s = 0.0
-        self.routes: Routes = {"/healthz": ("GET", self._healthz), "/readyz": ("GET", self._readyz)}
+        self.routes: Routes = {"/healthz": (ANY, self._healthz), "/readyz": ("GET", self._readyz)}
 
     async def _healthz(self, exchange: Exchange) -> None:
-        await exchange.json({"status": "alive"})
+        if exchange.method == "OPTIONS":
+            await answer_preflight(exchange)
+        elif exchange.method in ("GET", "HEAD"):
+            await exchange.json(self._health, headers=CORS)
+        else:
+            await exchange.refuse_method("GET")
 
     async def _readyz(self, exchange: Exchange) -> None:
         if await self._is_ready():

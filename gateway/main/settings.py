@@ -11,6 +11,7 @@
     [access]    jwks = "keys.json"                  (gateway/identity/settings.py)
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
+    [echo]      limits of echo spaces               (gateway/spaces/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
@@ -41,6 +42,7 @@ from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.spaces.settings import EchoSettings
 
 PREFIX = "HELIOGRAPH_"
 DATA = "heliograph-data"
@@ -116,6 +118,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     access: AccessSettings = msgspec.field(default_factory=AccessSettings)
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
+    echo: EchoSettings = msgspec.field(default_factory=EchoSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 

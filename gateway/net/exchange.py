@@ -60,6 +60,7 @@ class Exchange:
         self._receive = receive
         self._send = send
         self.new_id = new_id
+        self._body_is_whole = False
 
     @property
     def has_encoded_slash(self) -> bool:
@@ -114,17 +115,24 @@ class Exchange:
         return body
 
     async def body(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-        chunks, size, more = [], 0, True
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
+        chunks, size = [], 0
+        while (chunk := await self.next_chunk()) is not None:
+            chunks.append(chunk)
+            size += len(chunk)
             if size > bytes_max:
                 raise BodyTooLarge
-            more = message.get("more_body", False)
         return b"".join(chunks)
+
+    async def next_chunk(self) -> bytes | None:
+        """Some more of the body, as it comes; None at its end. How much there may be of it is for the caller."""
+        if self._body_is_whole:
+            return None
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        self._body_is_whole = not message.get("more_body", False)
+        chunk: bytes = message.get("body", b"")
+        return chunk
 
     async def unless_gone(
         self, work: Callable[[], Awaitable[T]], has_begun: Callable[[], bool] = lambda: False
@@ -162,6 +170,10 @@ class Exchange:
             {"type": "http.response.start", "status": status, "headers": [*fields, *headers.items()]},
         )
         await self._send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+
+    async def no_content(self, headers: Mapping[bytes, bytes] = {}) -> None:
+        await self._send({"type": "http.response.start", "status": 204, "headers": list(headers.items())})
+        await self._send({"type": "http.response.body", "body": b""})
 
     async def hand_over(self, serve: Callable[[Receive, Send], Awaitable[None]]) -> None:
         """Let `serve` answer in its own way."""

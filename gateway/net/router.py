@@ -16,6 +16,7 @@ Route: TypeAlias = tuple[str, Handler]  # a method, and who answers; GET answers
 Routes: TypeAlias = Mapping[str, Route]
 
 ANY = "*"  # as a method: the handler looks at it itself
+WHOLE = "**"  # the same, and at percent-encoded slashes too: it has a form of its own for every refusal
 
 
 class RouteTable:
@@ -34,10 +35,10 @@ class RouteTable:
     def find(self, exchange: Exchange) -> Handler:
         """Who answers this request; if nobody else, what says 404 or 405."""
         route = self._exact.get(exchange.path) or self._find_by_part(exchange)
-        if route is None or exchange.has_encoded_slash:
+        if route is None or (exchange.has_encoded_slash and route[0] != WHOLE):
             return _no_such_route
         method, handler = route
-        if method == exchange.method or method == ANY or (exchange.method, method) == ("HEAD", "GET"):
+        if method in (exchange.method, ANY, WHOLE) or (exchange.method, method) == ("HEAD", "GET"):
             return handler
         return partial(Exchange.refuse_method, allowed=method)
 

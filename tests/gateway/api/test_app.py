@@ -404,7 +404,7 @@ async def test_manifests_are_for_their_own_tenant_with_their_etag(
 async def test_gateway_tells_its_keys_and_its_health(autojump_clock: MockClock, client: Client) -> None:
     (key,) = (await client.get("/.well-known/jwks.json")).json["keys"]
     assert (key["kty"], key["crv"], key["alg"]) == ("OKP", "Ed25519", "EdDSA")
-    assert (await client.get("/healthz")).json == {"status": "alive"}
+    assert (await client.get("/healthz")).json == {"status": "ok", "service": "kisko-echo"}
     assert (await client.get("/readyz")).status == 200
     client.ready = False
     await trio.sleep(1)  # for which the verdict before is good

@@ -63,7 +63,7 @@ async def test_body_over_64_kib_is_413_by_either_protocol(tmp_path: Path) -> Non
             head = b"POST /mcp/tools/call HTTP/1.1\r\n%bAuthorization: Bearer %b\r\nContent-Length: %d\r\n\r\n"
             told = await client.ask(head % (HOST, token(gateway).encode(), len(body)) + body)
             assert (told.status, told.said["code"]) == (413, "E_MANIFEST_INVALID")
-            assert (await client.get("/healthz")).said == {"status": "alive"}
+            assert (await client.get("/healthz")).said == {"status": "ok", "service": "kisko-echo"}
 
 
 async def test_command_line_knows_its_gateway_by_the_certificate(

@@ -7,7 +7,7 @@ import structlog
 import trio
 
 from gateway.net.exchange import BadQuery, BodyTooLarge, ClientGone, Exchange
-from gateway.net.router import ANY, Handler, Router
+from gateway.net.router import ANY, WHOLE, Handler, Router
 
 
 def shows(word: str) -> Handler:
@@ -32,6 +32,7 @@ ROUTES = {
     "/things/{}/part": ("POST", shows("part")),
     "/things/known": ("GET", shows("known")),
     "/all/*": (ANY, shows("all")),
+    "/whole/*": (WHOLE, shows("whole")),
     "/large": ("POST", raises(BodyTooLarge())),
     "/query": ("GET", raises(BadQuery())),
     "/gone": ("GET", raises(ClientGone())),
@@ -61,6 +62,7 @@ async def ask(method: str, path: str, kind: str = "http", **more: Any) -> list[A
         ("GET", "/things/known", b'{"by":"known","name":""}'),
         ("GET", "/things/a%2Fb", b'{"by":"thing","name":"a%2Fb"}'),
         ("POST", "/things/x/part", b'{"by":"part","name":"x"}'),
+        ("BREW", "/whole/of/it", b'{"by":"whole","name":""}'),
         ("BREW", "/all/of/it", b'{"by":"all","name":""}'),
         ("HEAD", "/things", b""),
     ],
@@ -76,6 +78,7 @@ async def test_path_leads_to_its_route_and_a_head_to_its_get(method: str, path: 
         ("/things/known", b"/things%2Fknown", 404),
         ("/things/known", b"/things%2fknown", 404),
         ("/all/of/it", b"/all/of%2Fit", 404),
+        ("/whole/of/it", b"/whole/of%2Fit", 200),
         ("/things/known", b"/things/know%6E", 200),
         ("/things/known", b"/things/known", 200),
     ],

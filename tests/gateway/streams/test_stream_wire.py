@@ -293,7 +293,7 @@ async def test_stream_follows_other_requests_on_its_connection() -> None:
         agent = await here.connect()
         await agent.send(b"GET /healthz HTTP/1.1\r\nHost: t\r\n\r\n" + request())
         assert b"200 OK" in await agent.head()
-        assert (await agent.until(b"}")) == b'{"status":"alive"}'
+        assert (await agent.until(b"}")) == b'{"status":"ok","service":"kisko-echo"}'
         assert b"text/event-stream" in await agent.head()
 
 

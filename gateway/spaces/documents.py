@@ -1,0 +1,99 @@
+"""What is told of a space and of the service: the JSON document, the prompt, the description. Pure but for `base`.
+
+The texts are in the files beside this one, with a place for each value of this instance; all values are our own.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from string import Template
+from typing import NotRequired, TypedDict
+
+from actors.space.events import Space
+from gateway.spaces.settings import EchoSettings
+from schemas.echo.envelope import room_key, shown_key
+from schemas.echo.times import rfc3339
+
+_FOLDER = Path(__file__).parent
+_PROMPT = Template((_FOLDER / "prompt.txt").read_text())
+_DESCRIPTION = Template((_FOLDER / "description.md").read_text())
+_PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
+_ENCRYPTED = Template(
+    "Encryption is on: values and message data must be JWE compact strings (alg dir, enc A256GCM, random 96-bit IV).\n"
+    "encryption_key (base64url, 32 bytes): $key\n"
+    'kid is "room#kv/<key>" for a value and "room#ws" for a message; compare it with the place where you found it.\n'
+    'Without cryptography of your own, write {"value": "...", "encrypt": true}: the service seals it, and reading\n'
+    "yields the envelope. A kid that begins with x: names a key that only the clients have."
+)
+
+
+class Rest(TypedDict):
+    kv: str
+    files: str
+    push: str
+
+
+class SpaceInfo(TypedDict):
+    token: str
+    space_id: str
+    expires_at: str
+    protocol: str
+    encryption_enabled: bool
+    encryption_key: NotRequired[str]
+    iam_enabled: bool
+    websocket_url: str
+    rest: Rest
+    dashboard_url: str
+    prompt_url: str
+
+
+class Documents:
+    def __init__(self, settings: EchoSettings, base: Callable[[], str]) -> None:
+        self._settings = settings
+        self._base = base
+
+    def info(self, space: Space, token: str) -> SpaceInfo:
+        """For whoever has the token: it is repeated in it."""
+        base = self._base()
+        api = f"{base}/api/s/{token}"
+        document = SpaceInfo(
+            token=token,
+            space_id=space.space_id,
+            expires_at=rfc3339(space.ends_at_ms),
+            protocol=space.protocol,
+            encryption_enabled=space.is_encrypted,
+            iam_enabled=False,
+            websocket_url=f"ws{base.removeprefix('http')}/ws/s/{token}",
+            rest=Rest(kv=f"{api}/kv", files=f"{api}/files", push=f"{api}/push"),
+            dashboard_url=f"{base}/s/{token}",
+            prompt_url=f"{base}/s/{token}/prompt",
+        )
+        if space.is_encrypted:
+            document["encryption_key"] = shown_key(room_key(token, space.space_id))
+        return document
+
+    def prompt(self, space: Space, token: str) -> str:
+        info = self.info(space, token)
+        encryption = _PLAIN
+        if space.is_encrypted:
+            encryption = _ENCRYPTED.substitute(key=info["encryption_key"])
+        return _PROMPT.substitute(
+            self._values(),
+            token=token,
+            space_id=space.space_id,
+            expires_at=info["expires_at"],
+            protocol=space.protocol,
+            websocket_url=info["websocket_url"],
+            encryption=encryption,
+        )
+
+    def description(self) -> str:
+        return _DESCRIPTION.substitute(self._values())
+
+    def _values(self) -> dict[str, object]:
+        settings = self._settings
+        names = (
+            "room_ttl_s", "value_bytes_max", "body_bytes_max", "keys_max", "kv_bytes_max", "file_bytes_max",
+            "files_bytes_max", "files_max", "message_bytes_max", "connections_max", "frames_per_s_max", "csrf",
+            "service_name",
+        )  # fmt: skip
+        return {"base": self._base(), **{name: getattr(settings, name) for name in names}}

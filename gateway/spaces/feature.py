@@ -1,0 +1,35 @@
+"""All routes of echo spaces as one feature. The supervised task that ends spaces on time starts with it."""
+
+from collections.abc import Callable
+
+from actors.space.space_values import SpaceValues
+from actors.space.spaces import EchoSpaces
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from gateway.main.feature import Feature
+from gateway.net.router import Route
+from gateway.spaces.admission import SpaceAdmission
+from gateway.spaces.creation import Creation
+from gateway.spaces.documents import Documents
+from gateway.spaces.kv_routes import KvRoutes
+from gateway.spaces.settings import EchoSettings
+from gateway.spaces.space_routes import SpaceRoutes
+from gateway.spaces.text_routes import TextRoutes
+
+
+def spaces_feature(spaces: EchoSpaces, settings: EchoSettings, base: Callable[[], str]) -> Feature:
+    """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens."""
+    admission, documents = SpaceAdmission(spaces, settings), Documents(settings, base)
+    kv = KvRoutes(SpaceValues(spaces), settings)
+    routes: dict[str, Route] = {
+        **Creation(spaces, admission, documents, settings, base).routes,
+        **SpaceRoutes(spaces, admission, kv, documents, settings).routes,
+        **TextRoutes(admission, documents).routes,
+    }
+
+    def start(supervisor: Supervisor) -> None:
+        supervisor.start(ChildSpec(name="space_store", run=spaces.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
+        supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
+
+    return Feature(routes, start)

@@ -1,0 +1,25 @@
+"""The section `[echo]`: the limits of spaces (`actors/space/settings.py`), and those of their HTTP routes."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from actors.space.settings import SpaceSettings
+
+
+@dataclass(frozen=True, slots=True)
+class EchoSettings(SpaceSettings):
+    enabled: bool = False  # without it every route of spaces is 404
+    service_name: str = "kisko-echo"  # as `GET /healthz` says it
+    create_password: str | None = None  # needed by `POST /spaces`, if set; a wrong one is 401
+    csrf: Literal["standard", "strict"] = "standard"  # of `POST /spaces`; without it 403 `csrf_failed`
+    # ---- rates, as a burst and what is refilled; above them 429 `rate_limited`. Of IPv6, a /64 is one address.
+    rest_burst: int = 120  # requests of one address
+    rest_per_s: float = 20.0
+    room_rest_burst: int = 600  # requests to one space, by whomever
+    room_rest_per_s: float = 100.0
+    creations_burst: int = 10  # new spaces by one address
+    creations_per_h: float = 10.0
+    passwords_burst: int = 10  # wrong passwords from one address
+    passwords_per_min: float = 10.0
+    unknown_tokens_burst: int = 30  # requests of one address with a token of no space
+    unknown_tokens_per_min: float = 30.0

@@ -1,0 +1,112 @@
+"""`/api/s/…`: from a path with a token in it to whoever answers. Every refusal here has the form of echo's errors.
+
+A path is one of those below or 404, a method one of those that it has or 405, whatever the token is; so neither tells
+anything of a space. No path, query, key or token goes into the log.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from actors.space.events import Space
+from actors.space.spaces import EchoSpaces
+from gateway.net.cors import CORS, answer_preflight
+from gateway.net.exchange import BadQuery, BodyTooLarge, Exchange
+from gateway.net.router import WHOLE, Routes
+from gateway.spaces.admission import SpaceAdmission
+from gateway.spaces.answers import NO_STORE, refuse, refuse_method
+from gateway.spaces.documents import Documents
+from gateway.spaces.kv_routes import KvRoutes
+from gateway.spaces.settings import EchoSettings
+from schemas.echo.errors import EchoError
+from schemas.echo.names import is_key
+
+PREFIX = "/api/s/"
+Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]  # with the token, and the last name
+Methods: TypeAlias = Mapping[str, Handle]
+
+
+class _Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    ttl_seconds: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+
+
+class SpaceRoutes:
+    def __init__(
+        self,
+        spaces: EchoSpaces,
+        admission: SpaceAdmission,
+        kv: KvRoutes,
+        documents: Documents,
+        settings: EchoSettings,
+        more: Mapping[tuple[str, bool], Methods] = {},
+    ) -> None:
+        """`more` is by what follows the token, and whether a name follows that."""
+        self._spaces = spaces
+        self._admission = admission
+        self._documents = documents
+        self._settings = settings
+
+        async def list_keys(exchange: Exchange, space: Space, _token: str, _name: str) -> None:
+            await kv.list(exchange, space)
+
+        self._table: dict[tuple[str, bool], Methods] = {
+            ("", False): {"DELETE": self._delete, "PATCH": self._patch},
+            ("kv", False): {"GET": list_keys},
+            ("kv", True): {"GET": kv.read, "POST": kv.write, "DELETE": kv.delete},
+            **more,
+        }
+        self.routes: Routes = {f"{PREFIX}*": (WHOLE, self._handle)}
+
+    async def _handle(self, exchange: Exchange) -> None:
+        try:
+            await self._dispatch(exchange)
+        except BodyTooLarge:
+            await refuse(exchange, EchoError.PAYLOAD_TOO_LARGE, CORS)
+        except BadQuery:
+            await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
+
+    async def _dispatch(self, exchange: Exchange) -> None:
+        if exchange.method == "OPTIONS":
+            await answer_preflight(exchange)
+            return
+        token, *rest = exchange.path.removeprefix(PREFIX).split("/")
+        what, name = (*rest, "", "")[:2]
+        methods = None if len(rest) > 2 or (rest and not what) else self._table.get((what, len(rest) == 2))
+        if methods is None or exchange.has_encoded_slash:
+            await refuse(exchange, EchoError.NOT_FOUND, CORS)
+            return
+        handle = methods.get("GET" if exchange.method == "HEAD" else exchange.method)
+        if handle is None:
+            allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
+            await refuse_method(exchange, ", ".join(allowed), CORS)
+            return
+        space = await self._admission.admit(exchange, token, CORS)
+        if space is None:
+            return
+        if what == "kv" and len(rest) == 2 and not is_key(name):
+            await refuse(exchange, EchoError.INVALID_KEY, CORS)
+            return
+        await handle(exchange, space, token, name)
+
+    # ---- the space itself --------------------------------------------------------------------------------------------
+
+    async def _delete(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
+        fault = await self._spaces.delete(space.space_id, exchange.bearer() or "")
+        if fault is not None:
+            await refuse(exchange, fault, CORS)
+            return
+        await exchange.no_content(CORS)
+
+    async def _patch(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
+        body = await exchange.body(self._settings.body_bytes_max)
+        try:
+            wish = msgspec.json.decode(body, type=_Patch)
+        except (msgspec.MsgspecError, RecursionError):
+            await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
+            return
+        moved = await self._spaces.move_end(space.space_id, exchange.bearer() or "", wish.ttl_seconds)
+        if isinstance(moved, EchoError):
+            await refuse(exchange, moved, CORS)
+            return
+        await exchange.json(self._documents.info(moved, token), headers={**NO_STORE, **CORS})

@@ -1,0 +1,99 @@
+"""The routes of spaces over stores in memory, with a client that speaks ASGI and a clock that tests move."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlencode
+
+import trio
+
+from gateway.net.router import Router
+from gateway.spaces.feature import spaces_feature
+from gateway.spaces.settings import EchoSettings
+from schemas.ulids import Mint
+from tests.actors.space.driver import World
+
+BASE = "http://localhost:8420"
+PLENTY = EchoSettings(enabled=True, disk_free_min=0.0, creations_burst=1_000, rest_burst=10_000, room_rest_burst=10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> tuple[int, str]:
+        return self.status, self.json["error"]
+
+
+class Site:
+    def __init__(self, world: World, app: Router) -> None:
+        self.world = world
+        self.app = app
+
+    async def ask(
+        self,
+        method: str,
+        target: str,
+        body: bytes | list[bytes] = b"",
+        client: str = "192.0.2.1",
+        /,
+        **headers: str,
+    ) -> Answer:
+        """`headers` have underscores for dashes. A body in pieces that ends with b"gone" breaks off there."""
+        raw_path, _, query = target.partition("?")
+        pieces = [body] if isinstance(body, bytes) else list(body)
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            await trio.lowlevel.checkpoint()
+            if not pieces or pieces[0] == b"gone":
+                return {"type": "http.disconnect"}
+            return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
+
+        async def send(message: Any) -> None:
+            await trio.lowlevel.checkpoint()
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": unquote(raw_path),
+            "raw_path": raw_path.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()],
+            "client": (client, 1),
+        }
+        await self.app(scope, receive, send)
+        if not sent:
+            return Answer(0, {}, b"")
+        start, *bodies = sent
+        fields = {name.decode(): value.decode() for name, value in start["headers"]}
+        return Answer(start["status"], fields, b"".join(part.get("body", b"") for part in bodies))
+
+    async def make(self, **fields: str) -> Any:
+        """A space's document, with its claim."""
+        answer = await self.ask("POST", "/spaces", urlencode(fields).encode(), accept="application/json")
+        assert answer.status == 201, answer
+        return answer.json
+
+    async def put(self, token: str, key: str, value: Any = "v", **headers: str) -> Answer:
+        body = json.dumps({"value": value}).encode()
+        return await self.ask("POST", f"/api/s/{token}/kv/{key}", body, **headers)
+
+
+@asynccontextmanager
+async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> AsyncIterator[Site]:
+    world = world or World(settings)
+    mint = Mint(world.random)
+    async with world.process() as spaces:
+        feature = spaces_feature(spaces, settings, lambda: BASE)
+        yield Site(world, Router(lambda: mint.mint(world.now_ms), feature.routes))
