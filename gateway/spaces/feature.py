@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
 from actors.space.spaces import EchoSpaces
 from actors.supervision.child import ChildSpec, Kind
@@ -12,19 +13,26 @@ from gateway.net.router import Route
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.creation import Creation
 from gateway.spaces.documents import Documents
+from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.settings import EchoSettings
-from gateway.spaces.space_routes import SpaceRoutes
+from gateway.spaces.space_routes import Methods, SpaceRoutes
 from gateway.spaces.text_routes import TextRoutes
 
 
-def spaces_feature(spaces: EchoSpaces, settings: EchoSettings, base: Callable[[], str]) -> Feature:
+def spaces_feature(
+    spaces: EchoSpaces, settings: EchoSettings, base: Callable[[], str], new_id: Callable[[], str]
+) -> Feature:
     """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens."""
     admission, documents = SpaceAdmission(spaces, settings), Documents(settings, base)
-    kv = KvRoutes(SpaceValues(spaces), settings)
+    kv, files = KvRoutes(SpaceValues(spaces), settings), FileRoutes(SpaceFiles(spaces, new_id), settings, base)
+    more: dict[tuple[str, bool], Methods] = {
+        ("files", False): {"GET": files.list, "POST": files.upload},
+        ("files", True): {"GET": files.download, "DELETE": files.delete},
+    }
     routes: dict[str, Route] = {
         **Creation(spaces, admission, documents, settings, base).routes,
-        **SpaceRoutes(spaces, admission, kv, documents, settings).routes,
+        **SpaceRoutes(spaces, admission, kv, documents, settings, more).routes,
         **TextRoutes(admission, documents).routes,
     }
 

@@ -95,5 +95,8 @@ async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> A
     world = world or World(settings)
     mint = Mint(world.random)
     async with world.process() as spaces:
-        feature = spaces_feature(spaces, settings, lambda: BASE)
-        yield Site(world, Router(lambda: mint.mint(world.now_ms), feature.routes))
+
+        def new_id() -> str:
+            return mint.mint(world.now_ms)
+
+        yield Site(world, Router(new_id, spaces_feature(spaces, settings, lambda: BASE, new_id).routes))

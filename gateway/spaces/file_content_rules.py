@@ -1,0 +1,68 @@
+"""Names, types and ranges of files: what of a stranger's upload may be shown again, and how. Pure.
+
+Whatever was uploaded is served as an attachment, never as a page of ours. Of types, only those are repeated that a
+browser shows without running anything.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from urllib.parse import quote
+
+NAME_CHARS_MAX = 200  # more is cut off
+DEFAULT_NAME = "file"
+OPAQUE = "application/octet-stream"
+_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/[a-z0-9][a-z0-9!#$&^_.+-]{0,62}")
+_SHOWN = frozenset({"application/pdf", "application/json", "text/plain"})
+_SHOWN_KINDS = ("image/", "audio/", "video/")
+_RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})", re.ASCII)
+
+
+def file_name(claimed: str) -> str:
+    """The last segment of a path of any system, without what cannot be seen."""
+    last = re.split(r"[/\\]", claimed)[-1]
+    shown = "".join(char for char in last if not unicodedata.category(char).startswith("C"))
+    name = shown.strip()[:NAME_CHARS_MAX].strip()
+    return DEFAULT_NAME if name in ("", ".", "..") else name
+
+
+def stored_type(claimed: str | None) -> str:
+    """Without parameters; what is no media type is bytes."""
+    essence = (claimed or "").partition(";")[0].strip().lower()
+    return essence if _TYPE.fullmatch(essence) else OPAQUE
+
+
+def served_type(stored: str) -> str:
+    is_shown = stored in _SHOWN or (stored.startswith(_SHOWN_KINDS) and "svg" not in stored and "xml" not in stored)
+    return stored if is_shown else OPAQUE
+
+
+def disposition(name: str) -> str:
+    """RFC 6266, with the name in the one form that every character survives."""
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    start: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsatisfiable:
+    """Nothing of the file lies in the range."""
+
+
+def byte_range(header: str | None, size: int) -> ByteRange | Unsatisfiable | None:
+    """RFC 9110 §14: None, the whole file, also for several ranges and what is none."""
+    found = None if header is None else _RANGE.fullmatch(header.strip())
+    if found is None or found[0] == "bytes=-":
+        return None
+    first, last = found.groups()
+    if not first:
+        length = min(int(last), size)
+        return ByteRange(size - length, length) if length else Unsatisfiable()
+    start, end = int(first), min(int(last) if last else size - 1, size - 1)
+    if last and int(last) < start:
+        return None  # malformed
+    return ByteRange(start, end - start + 1) if start < size else Unsatisfiable()

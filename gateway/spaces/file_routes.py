@@ -1,0 +1,167 @@
+"""`/api/s/:token/files` and `/api/s/:token/files/:file_id`: uploads as they come, downloads in pieces, never whole."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, TypedDict
+
+from actors.space.events import Space
+from actors.space.space_files import FileComing, SpaceFiles
+from actors.space.store import StoredFile
+from gateway.net.cors import CORS
+from gateway.net.exchange import BodyTooLarge, Exchange, Receive, Send
+from gateway.spaces.answers import NO_STORE, media_type, refuse
+from gateway.spaces.file_content_rules import (
+    ByteRange,
+    Unsatisfiable,
+    byte_range,
+    disposition,
+    file_name,
+    served_type,
+    stored_type,
+)
+from gateway.spaces.multipart import OVERHEAD_BYTES_MAX, MultipartFile, boundary_of
+from gateway.spaces.settings import EchoSettings
+from schemas.echo.errors import EchoError, error_object
+from schemas.echo.times import rfc3339
+
+READ_BYTES = 64 * 1024  # of a download at once
+_SANDBOX: Mapping[bytes, bytes] = {
+    **CORS,
+    b"cache-control": b"private, no-store",
+    b"x-content-type-options": b"nosniff",
+    b"content-security-policy": b"sandbox; default-src 'none'",
+    b"accept-ranges": b"bytes",
+}
+
+
+class FileDocument(TypedDict):
+    file_id: str
+    name: str
+    content_type: str
+    size: int
+    sha256: str
+    created_at: str
+    expires_at: str
+    url: str
+
+
+class FileRoutes:
+    def __init__(self, files: SpaceFiles, settings: EchoSettings, base: Callable[[], str]) -> None:
+        self._files = files
+        self._settings = settings
+        self._base = base
+
+    async def list(self, exchange: Exchange, space: Space, token: str, _: str) -> None:
+        files = await self._files.list(space)
+        if isinstance(files, EchoError):
+            await refuse(exchange, files, CORS)
+            return
+        shown = [self._document(file, space, token) for file in files]
+        await exchange.json({"files": shown}, headers={**NO_STORE, **CORS})
+
+    async def delete(self, exchange: Exchange, space: Space, _: str, file_id: str) -> None:
+        fault = await self._files.delete(space, file_id)
+        if fault is not None:
+            await refuse(exchange, fault, CORS)
+            return
+        await exchange.no_content(CORS)
+
+    def _document(self, file: StoredFile, space: Space, token: str) -> FileDocument:
+        return FileDocument(
+            file_id=file.file_id,
+            name=file.name,
+            content_type=file.content_type,
+            size=file.size,
+            sha256=file.sha256,
+            created_at=rfc3339(file.created_at_ms),
+            expires_at=rfc3339(space.ends_at_ms),
+            url=f"{self._base()}/api/s/{token}/files/{file.file_id}",
+        )
+
+    # ---- in ----------------------------------------------------------------------------------------------------------
+
+    async def upload(self, exchange: Exchange, space: Space, token: str, _: str) -> None:
+        content_type = exchange.header(b"content-type") or ""
+        if media_type(content_type) != "multipart/form-data":
+            await refuse(exchange, EchoError.UNSUPPORTED_MEDIA_TYPE, CORS)
+            return
+        boundary = boundary_of(content_type)
+        stored = EchoError.INVALID_PAYLOAD if boundary is None else await self._take(exchange, space, boundary)
+        if isinstance(stored, EchoError):
+            await refuse(exchange, stored, CORS)
+            return
+        await exchange.json(self._document(stored, space, token), 201, {**NO_STORE, **CORS})
+
+    async def _take(self, exchange: Exchange, space: Space, boundary: bytes) -> StoredFile | EchoError:
+        """Whatever ends this early leaves nothing of the file."""
+        body, bytes_left = MultipartFile(boundary), self._settings.file_bytes_max + OVERHEAD_BYTES_MAX
+        coming: FileComing | None = None
+        async with AsyncExitStack() as stack:
+            while (chunk := await exchange.next_chunk()) is not None:
+                bytes_left -= len(chunk)
+                if bytes_left < 0:
+                    raise BodyTooLarge
+                content = body.feed(chunk)
+                if content is None:
+                    return EchoError.INVALID_PAYLOAD
+                if coming is None and body.head is not None:
+                    name, kind = file_name(body.head.name), stored_type(body.head.content_type)
+                    begun = await self._files.begin(space, name, kind)
+                    if isinstance(begun, EchoError):
+                        return begun
+                    coming = await stack.enter_async_context(begun)
+                if content and coming is not None:
+                    fault = await coming.append(content)
+                    if fault is not None:
+                        return fault
+            if coming is None or not body.is_complete:
+                return EchoError.INVALID_PAYLOAD
+            return await coming.finish()
+
+    # ---- out ---------------------------------------------------------------------------------------------------------
+
+    async def download(self, exchange: Exchange, space: Space, _: str, file_id: str) -> None:
+        file = await self._files.find(space, file_id)
+        if isinstance(file, EchoError):
+            await refuse(exchange, file, CORS)
+            return
+        etag, if_range = f'"{file.sha256}"', exchange.header(b"if-range")
+        wanted = exchange.header(b"range") if if_range is None or if_range == etag else None
+        part = byte_range(wanted, file.size) if exchange.method == "GET" else None
+        if isinstance(part, Unsatisfiable):
+            # Of the closed set of errors none has 416: the word is that of a parameter that cannot be.
+            error = error_object(EchoError.INVALID_PAYLOAD, exchange.logged_id(416))
+            await exchange.json(error, 416, {**CORS, b"content-range": b"bytes */%d" % file.size})
+            return
+        headers = {**_SANDBOX, b"etag": etag.encode(), b"content-disposition": disposition(file.name).encode()}
+        if part is not None:
+            last = part.start + part.length - 1
+            headers[b"content-range"] = b"bytes %d-%d/%d" % (part.start, last, file.size)
+        whole = part or ByteRange(0, file.size)
+        fields = [
+            (b"content-type", served_type(file.content_type).encode()),
+            (b"content-length", b"%d" % whole.length),
+            *headers.items(),
+        ]
+        start: dict[str, Any] = {
+            "type": "http.response.start",
+            "status": 200 if part is None else 206,
+            "headers": fields,
+        }
+        sent = 0 if exchange.method == "HEAD" else whole.length
+        await exchange.hand_over(partial(self._send, start, space, file_id, ByteRange(whole.start, sent)))
+
+    async def _send(
+        self, start: dict[str, Any], space: Space, file_id: str, part: ByteRange, _: Receive, send: Send
+    ) -> None:
+        """If the file or its space goes in between, the answer breaks off."""
+        await send(start)
+        at, end = part.start, part.start + part.length
+        while at < end:
+            piece = await self._files.read(space, file_id, at, min(READ_BYTES, end - at))
+            if piece is None:
+                return
+            at += len(piece)
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
