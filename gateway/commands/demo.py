@@ -23,6 +23,7 @@ from actors.device.identity_files import KEY_FILE
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from actors.register.register_rules import Refusal
+from actors.space.spaces import Opened
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node_run import wall_ms
 from gateway.commands.parsing import CommandError, Subparsers
@@ -33,6 +34,8 @@ from gateway.main.data_folder import DataFolder, is_data_folder
 from gateway.main.server import Running, running, until_signalled
 from gateway.main.settings import PREFIX, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings, log_to
+from gateway.spaces.opening import is_loopback
+from schemas.echo.frames import Encoding
 from schemas.manifest import NodeIdentity
 
 TENANT = "demo"
@@ -80,6 +83,8 @@ def _demo(arguments: argparse.Namespace) -> int:
             "http.listen": arguments.http,
             "devices.listen": arguments.devices,
             "governance.policy": str(folder / POLICY_FILE),
+            # Links to spaces need an address; without settings there is one only on this machine.
+            "echo.enabled": is_loopback(arguments.http.rpartition(":")[0].strip("[]")),
         }
         try:
             settings = load(None, {}, flags)
@@ -124,6 +129,7 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
             ids = [identity.node_id for identity in identities]
             agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, agent_id, [Scope.READ_ONLY])
             operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", list(OperatorScope))
+            space_prompt = await _space_prompt(gateway)
             if ready_file is not None:
                 ready = {
                     "http": gateway.http_url,
@@ -132,15 +138,24 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
                     "agent_token": agent,
                     "operator_token": operator,
                     "nodes": ids,
+                    "space_prompt": space_prompt,
                 }
                 try:
                     await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
                 except OSError as error:
                     raise SettingsError(f"--ready-file: cannot write {ready_file}: {error.strerror}") from error
-            _say_what_to_try(gateway, ids, agent)
+            _say_what_to_try(gateway, ids, agent, space_prompt)
             await until_signalled()
             print("\nstopping ...")
         field.cancel_scope.cancel()  # after the gateway, whose streams would else be told that their nodes went
+
+
+async def _space_prompt(gateway: Running) -> str | None:
+    """The link to what an agent is told of a new space; None where there are no spaces, or no room for one."""
+    if gateway.spaces is None or gateway.base is None:
+        return None
+    made = await gateway.spaces.open(Encoding.JSON, None, is_encrypted=False)
+    return f"{gateway.base()}/s/{made.token}/prompt" if isinstance(made, Opened) else None
 
 
 async def _identities(gateway: Running, folder: Path, nodes: int) -> list[DeviceIdentity]:
@@ -191,7 +206,7 @@ async def _all_live(gateway: Running, nodes: int) -> None:
         await trio.sleep(0.02)
 
 
-def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
+def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space_prompt: str | None) -> None:
     live = gateway.devices.directory.live_count
     node_id = node_ids[0] if node_ids else "NODE"
     url = gateway.http_url
@@ -214,4 +229,6 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str) -> None:
     print(f"  .venv/bin/heliograph nodes --data {gateway.folder.path}")
     print(f"  .venv/bin/heliograph watch {name} --data {gateway.folder.path}")
     print(f"  .venv/bin/heliograph log {name} --data {gateway.folder.path}")
+    if space_prompt is not None:
+        print(f"  curl -s {space_prompt}")
     print("\nCtrl-C stops everything.", flush=True)

@@ -15,6 +15,7 @@ import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
+from actors.space.spaces import EchoSpaces
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.api.actions import Actions
@@ -53,6 +54,8 @@ from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.tracing import spans_to
+from gateway.spaces.feature import body_bytes_max_with_spaces, spaces_feature
+from gateway.spaces.opening import PublicBase, opened_spaces
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
 from schemas.manifest import NodeIdentity
@@ -81,6 +84,8 @@ class Running:
     http_scheme: str
     device_scheme: str
     admin: str | None  # HOST:PORT or unix:/path, if operators have a listener of their own
+    spaces: EchoSpaces | None  # where they are on
+    base: Callable[[], str] | None  # of links to spaces
 
     @property
     def http_url(self) -> str:
@@ -117,10 +122,18 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
     policy = PolicySource.open(settings.governance)
     token_keys = TokenKeys.open(settings.access)
+    scheme = "http" if http_tls is None else "https"
+    base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if settings.echo.enabled else None
+    mint, now_here = Mint(os.urandom), now_of_this_run()
+
+    def new_id() -> str:
+        return mint.mint(now_here().wall_ms)
+
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
         folder.trust(token_keys)
         async with (
             await SqliteStore.open(folder.log_path) as store,
+            opened_spaces(folder.path, store, settings.echo, now_here, new_id) as spaces,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -137,11 +150,6 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             devices = DeviceSide(supervisor, store, verifier, certificates, device_settings, device_tls, renew)
             devices.register.makes_tokens = token_keys is None
             await devices.start()
-            mint, now_here = Mint(os.urandom), now_of_this_run()
-
-            def new_id() -> str:
-                return mint.mint(now_here().wall_ms)
-
             directory, bus = devices.directory, devices.fleet
             lives = NodeLives(folder, devices.register, directory, devices.fleet, new_id, now_here)
             await lives.load()
@@ -207,19 +215,23 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     lambda: takes_writes(store, now_here().wall_ms),
                     *((admin_routes, metrics_routes) if admin is None else ()),
                     upstreams=upstream_calls,
+                    service=settings.echo.service_name,
                 ),
+                *(() if spaces is None or base is None else (spaces_feature(spaces, settings.echo, base, new_id),)),
             )
             for feature in features:
                 feature.start(supervisor)
             door = Door(
                 supervisor,
                 Router(new_id, *(feature.routes for feature in features)),
-                body_bytes_max=_body_bytes_max,
+                body_bytes_max=_body_bytes_max if spaces is None else body_bytes_max_with_spaces(_body_bytes_max),
                 settings=door_settings,
                 tls=http_tls,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")
+            if base is not None:
+                base.port = http_port
             operators_at = None
             if admin is not None:
                 admin_door = Door(
@@ -239,9 +251,11 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 tuple(other_views),
                 f"{http.host}:{http_port}",
                 f"{nodes.host}:{device_port}",
-                "http" if http_tls is None else "https",
+                scheme,
                 "ws" if device_tls is None else "wss",
                 operators_at,
+                spaces,
+                base,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)

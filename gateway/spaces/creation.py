@@ -20,6 +20,7 @@ from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 from schemas.echo.names import credential_hash
 
+CREATION_PATH = "/spaces"
 FORM_BYTES_MAX = 16 * 1024  # more is 413
 FORM_TYPE = "application/x-www-form-urlencoded"
 CSRF_COOKIE = "__Host-echo_csrf"
@@ -53,7 +54,7 @@ class Creation:
         self._base = base
         self._creations = Rate(settings.creations_burst, settings.creations_per_h / 3600)
         self._passwords = Rate(settings.passwords_burst, settings.passwords_per_min / 60)
-        self.routes: Routes = {"/spaces": (ANY, self._handle)}
+        self.routes: Routes = {CREATION_PATH: (ANY, self._handle)}
 
     async def _handle(self, exchange: Exchange) -> None:
         if exchange.method != "POST":

@@ -1,5 +1,6 @@
 """All routes of echo spaces as one feature. The supervised task that ends spaces on time starts with it."""
 
+import sys
 from collections.abc import Callable
 
 from actors.space.space_files import SpaceFiles
@@ -11,12 +12,12 @@ from actors.supervision.supervisor import Supervisor
 from gateway.main.feature import Feature
 from gateway.net.router import Route
 from gateway.spaces.admission import SpaceAdmission
-from gateway.spaces.creation import Creation
+from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.settings import EchoSettings
-from gateway.spaces.space_routes import Methods, SpaceRoutes
+from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
 from gateway.spaces.text_routes import TextRoutes
 
 
@@ -41,3 +42,12 @@ def spaces_feature(
         supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
     return Feature(routes, start)
+
+
+def body_bytes_max_with_spaces(otherwise: Callable[[str], int]) -> Callable[[str], int]:
+    """For the door: the routes of spaces count bodies themselves as they come, so that a refusal has their own form."""
+
+    def body_bytes_max(path: str) -> int:
+        return sys.maxsize if path.startswith(PREFIX) or path == CREATION_PATH else otherwise(path)
+
+    return body_bytes_max

@@ -1,0 +1,57 @@
+"""The spaces of a data folder, opened for as long as a gateway runs, and the address that is written into their links.
+
+DATA/spaces.sqlite, DATA/spaces/      what is in them, sealed: `actors/space/sqlite_space_store.py`
+"""
+
+import ipaddress
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from actors.log.store import LogStore
+from actors.node.moment import Moment
+from actors.space.spaces import EchoSpaces
+from actors.space.sqlite_space_store import SqliteSpaceStore
+from gateway.main.settings import SettingsError
+from gateway.spaces.settings import EchoSettings
+
+
+@asynccontextmanager
+async def opened_spaces(
+    folder: Path, log: LogStore, settings: EchoSettings, now: Callable[[], Moment], new_id: Callable[[], str]
+) -> AsyncIterator[EchoSpaces | None]:
+    """None where they are off. What expired while no gateway ran is erased before this goes on."""
+    if not settings.enabled:
+        yield None
+        return
+    async with await SqliteSpaceStore.at(folder) as store:
+        await store.load()
+        spaces = EchoSpaces(store, log, settings, now, os.urandom, new_id)
+        await spaces.load()
+        yield spaces
+
+
+class PublicBase:
+    """How clients reach this gateway, without a slash at its end: as the operator says, or on this very machine."""
+
+    def __init__(self, public_url: str | None, host: str, port: int, scheme: str) -> None:
+        """`port` is 0 until the gateway listens, if it is to pick one."""
+        self.port = port
+        self._public_url = public_url
+        self._scheme = scheme
+        if public_url is None and not is_loopback(host):
+            raise SettingsError(
+                "echo.enabled needs http.public_url, such as https://gw.example: links to spaces are made of it, and "
+                "http.listen is not an address of this machine alone"
+            )
+
+    def __call__(self) -> str:
+        return self._public_url or f"{self._scheme}://localhost:{self.port}"
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
