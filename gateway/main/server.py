@@ -217,6 +217,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 body_bytes_max=_body_bytes_max,
                 settings=door_settings,
                 tls=http_tls,
+                takes_upgrade=lambda path: any(feature.takes_upgrade(path) for feature in features),
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")
