@@ -1,0 +1,1 @@
+"""Echo spaces towards the outside: rooms over WebSocket."""
