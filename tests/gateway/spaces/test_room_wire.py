@@ -268,3 +268,24 @@ async def test_log_never_has_a_token_or_a_uid() -> None:
             await client.ask(upgrade("canary"))
         assert "canary" not in str(here.logged)
         assert token not in str(here.logged)
+
+
+async def test_client_that_fell_behind_gets_the_whole_memory_back_without_being_too_slow_again() -> None:
+    async with site(UNHURRIED) as here:
+        token = here.open_space()
+        async with here.guest(token, "uid=a&presence=0") as a:
+            epoch = (await a.hear())["epoch"]
+            for number in range(256):
+                await a.say(type="msg", bin="A" * 5000, id=str(number))
+                await a.hear()
+            async with here.by_hand() as late:
+                await upgraded(late, token, f"uid=b&presence=0&since=0&epoch={epoch}")
+                for _ in range(200):  # while it does not read
+                    await a.say(type="msg", data=1, id="x")
+                    await a.hear()
+                room = here.rooms.registry.find(here.space_id(token))
+                assert room is not None
+                assert len(room.rules) == 2
+                while late.buffer.count(b'"seq":') < 257 + 200:
+                    late.buffer += await late.stream.receive_some()
+                assert late.buffer.count(b'"replay":true') == 256
