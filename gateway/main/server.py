@@ -211,13 +211,17 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             )
             for feature in features:
                 feature.start(supervisor)
+
+            def takes_upgrade(path: str) -> bool:
+                return any(feature.takes_upgrade(path) for feature in features)
+
             door = Door(
                 supervisor,
-                Router(new_id, *(feature.routes for feature in features)),
+                Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade),
                 body_bytes_max=_body_bytes_max,
                 settings=door_settings,
                 tls=http_tls,
-                takes_upgrade=lambda path: any(feature.takes_upgrade(path) for feature in features),
+                takes_upgrade=takes_upgrade,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")

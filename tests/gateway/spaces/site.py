@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -64,9 +65,12 @@ class Site:
         return space.space_id
 
     @contextlib.asynccontextmanager
-    async def guest(self, token: str, query: str = "presence=0", *protocols: str) -> AsyncIterator["Guest"]:
-        url = f"ws://127.0.0.1:{self.port}/ws/s/{token}?{query}"
-        async with connect(url, subprotocols=[Subprotocol(name) for name in protocols] or None) as connection:
+    async def guest(
+        self, token: str, query: str = "presence=0", *protocols: str, trusts: ssl.SSLContext | None = None
+    ) -> AsyncIterator["Guest"]:
+        url = f"{'ws' if trusts is None else 'wss'}://127.0.0.1:{self.port}/ws/s/{token}?{query}"
+        offered = [Subprotocol(name) for name in protocols] or None
+        async with connect(url, ssl=trusts, subprotocols=offered) as connection:
             yield Guest(connection)
 
     @contextlib.asynccontextmanager
@@ -126,6 +130,7 @@ async def site(
     settings: SpaceSettings | None = None,
     rates: UpgradeRates = FAST,
     sockets: RoomSocketSettings | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[Site]:
     with trio.fail_after(PATIENCE_S), capture_logs() as logged:
         async with trio.open_nursery() as nursery:
@@ -140,9 +145,10 @@ async def site(
             feature = entrance.feature
             door = Door(
                 supervisor,
-                Router(rooms.new_id, feature.routes),
+                Router(rooms.new_id, feature.routes, takes_upgrade=feature.takes_upgrade),
                 body_bytes_max=lambda _: 1000,
                 takes_upgrade=feature.takes_upgrade,
+                tls=tls,
             )
             port = await door.listen("127.0.0.1", 0)
             yield Site(port, supervisor, spaces, rooms, entrance, pump, logged)
