@@ -19,6 +19,9 @@ class ReplayMemory:
         self._bytes = 0
         self._forgotten_seq = 0  # of the last message that is not held any more
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def remember(self, message: Message, payload_bytes: int, now_s: float) -> None:
         self._held.append((now_s, payload_bytes, message))
         self._bytes += payload_bytes

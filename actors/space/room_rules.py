@@ -95,6 +95,11 @@ class RoomRules:
     def __len__(self) -> int:
         return len(self._roster)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing would be lost with it: nobody is here or may be back, and no message is held."""
+        return not self._roster and not self._roster.is_awaiting and not self._memory
+
     # ---- who comes and goes -----------------------------------------------------------------------------------------
 
     def open(self, opening: Opening, now: Moment) -> Effects:

@@ -63,6 +63,10 @@ class Roster:
 
     # ---- who may be back --------------------------------------------------------------------------------------------
 
+    @property
+    def is_awaiting(self) -> bool:
+        return bool(self._away)
+
     def put_away(self, connection: Connection) -> None:
         self._away.setdefault(connection.uid, {})[connection.key] = connection
 

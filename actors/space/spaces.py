@@ -62,6 +62,8 @@ class EchoSpaces:
         self.random = random
         self.on_end: Callable[[str], None] = lambda _: None
         """Told of every space that ends while the gateway runs, at once: its sockets are to be closed (4410)."""
+        self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
+        """Told of every space that ends at another time from now on."""
         self._log = stream_log
         self._new_id = new_id
         self._spaces = Spaces()
@@ -140,8 +142,12 @@ class EchoSpaces:
         return Opened(self._apply(None, decided), token, claim)
 
     def find(self, token: str) -> Space | None:
+        """The live space of this token, now."""
+        return self.find_at(token, self.now().wall_ms)
+
+    def find_at(self, token: str, now_ms: int) -> Space | None:
         """The live space of this token. Hashed first: unknown and ended take as long, and are told apart by nothing."""
-        return self._spaces.find(token, self.now().wall_ms)
+        return self._spaces.find(token, now_ms)
 
     def is_live(self, space_id: str) -> bool:
         """Whether it is still there, for those who have waited meanwhile."""
@@ -165,7 +171,9 @@ class EchoSpaces:
         if current is None:  # it ended meanwhile
             return EchoError.SPACE_NOT_FOUND
         self._wake.set()
-        return self._apply(current, decided)
+        moved = self._apply(current, decided)
+        self.on_move(space_id, moved.ends_at_ms)
+        return moved
 
     async def delete(self, space_id: str, claim: str) -> EchoError | None:
         """By its creator. None when nothing of it is left."""

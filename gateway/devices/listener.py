@@ -33,12 +33,12 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.devices.frame_reader import FrameReader
 from gateway.devices.node_socket import NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
 from gateway.devices.renewal_rules import OVERLOADED, Refusal, is_renewal, read_head
 from gateway.devices.renewals import Ask, Renewals
 from gateway.net.addresses import Addresses, Network
 from gateway.net.pump import Pump
+from gateway.net.websocket.frame_reader import FrameReader
 from schemas.closes import NodeClose
 from schemas.errors import CODE_OF_STATUS, envelope
 from schemas.frames import SUBPROTOCOL, BadFrame, Fault, Frame, Side, decode

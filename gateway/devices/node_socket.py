@@ -5,7 +5,6 @@ while it takes it; what it does not take waits here, at most `unsent_frames_max`
 frames mean is the actor's; what an unreadable one is worth is said in our close codes, not in WebSocket's.
 """
 
-import logging
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
@@ -14,22 +13,16 @@ from dataclasses import dataclass
 
 import trio
 from websockets.exceptions import PayloadTooBig
-from websockets.frames import CloseCode, Frame, Opcode
+from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN
-from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 
 from actors.node.services import Receiver
-from gateway.devices.frame_reader import FrameReader, text_frame
 from gateway.net.pump import Pump
+from gateway.net.websocket.frame_reader import FrameReader
+from gateway.net.websocket.protocol import WireProtocol
 from schemas.closes import NodeClose
 from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL
-
-# websockets logs what it receives when asked to debug, and parser failures with their data: not into our log.
-_silent = logging.getLogger("heliograph.websockets.silent")
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
-_silent.setLevel(logging.CRITICAL)
+from schemas.websocket_frames import text_frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +34,14 @@ class SocketSettings:
     close_s_max: float = 1.0  # for the close frame to go out and the node to hang up; then the socket is closed
 
 
-class NodeProtocol(ServerProtocol):
-    """websockets' server side, failing with the device wire's close codes instead of RFC 6455's."""
-
+class NodeProtocol(WireProtocol):
     def __init__(self) -> None:
         super().__init__(
-            subprotocols=[Subprotocol(SUBPROTOCOL)], extensions=[], max_size=FRAME_BYTES_MAX, logger=_silent
+            bytes_max=FRAME_BYTES_MAX,
+            too_large=NodeClose.TOO_LARGE.value,
+            malformed=NodeClose.BAD_FRAME.value,
+            subprotocols=[SUBPROTOCOL],
         )
-
-    def fail(self, code: CloseCode | int, reason: str = "") -> None:
-        if code == CloseCode.ABNORMAL_CLOSURE:  # the peer is gone: nothing is sent
-            super().fail(code, reason)
-        else:
-            ours = NodeClose.TOO_LARGE if code == CloseCode.MESSAGE_TOO_BIG else NodeClose.BAD_FRAME
-            super().fail(ours.value.code, ours.value.reason)
 
 
 class NodeSocket(ABC):

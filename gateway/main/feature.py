@@ -11,6 +11,10 @@ def _nothing(_: object) -> None:
     pass
 
 
+def _never(_: object) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Feature:
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -18,3 +22,5 @@ class Feature:
     """Start what runs for as long as the gateway does."""
     revoke: Callable[[str], None] = _nothing
     """A token was revoked: end what it opened."""
+    takes_upgrade: Callable[[str], bool] = _never
+    """By path: whether a route of this feature takes WebSocket upgrades, with the door's UPGRADE."""

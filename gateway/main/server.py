@@ -15,6 +15,7 @@ import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
+from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
@@ -56,6 +57,7 @@ from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.tracing import spans_to
 from gateway.spaces.feature import body_bytes_max_with_spaces, spaces_feature
 from gateway.spaces.opening import PublicBase, opened_spaces
+from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
 from schemas.manifest import NodeIdentity
@@ -200,6 +202,12 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             admin_nodes = AdminNodes(Actions(operators, audit, now_here), lives, node_list).routes
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, admin_nodes).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
+            echo_features: tuple[Feature, ...] = ()
+            if spaces is not None and base is not None:
+                rooms = Rooms(supervisor, settings.echo, now_here)
+                spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
+                entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, now_here)
+                echo_features = (spaces_feature(spaces, settings.echo, base, new_id), entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,
@@ -217,16 +225,21 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,
                 ),
-                *(() if spaces is None or base is None else (spaces_feature(spaces, settings.echo, base, new_id),)),
+                *echo_features,
             )
             for feature in features:
                 feature.start(supervisor)
+
+            def takes_upgrade(path: str) -> bool:
+                return any(feature.takes_upgrade(path) for feature in features)
+
             door = Door(
                 supervisor,
-                Router(new_id, *(feature.routes for feature in features)),
+                Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade),
                 body_bytes_max=_body_bytes_max if spaces is None else body_bytes_max_with_spaces(_body_bytes_max),
                 settings=door_settings,
                 tls=http_tls,
+                takes_upgrade=takes_upgrade,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")

@@ -55,15 +55,21 @@ class RouteTable:
 class Router:
     """The ASGI application."""
 
-    def __init__(self, new_id: Callable[[], str], *features: Routes) -> None:
+    def __init__(
+        self, new_id: Callable[[], str], *features: Routes, takes_upgrade: Callable[[str], bool] = lambda _: False
+    ) -> None:
+        """`takes_upgrade`: at which paths a route takes WebSockets too; elsewhere nobody does."""
         self._table = RouteTable(*features)
         self._new_id = new_id
+        self._takes_upgrade = takes_upgrade
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
-            await self._refuse_websocket(scope, receive, send)
-            return
-        exchange = Exchange(scope, receive, send, self._new_id)
+            await self._answer_websocket(scope, receive, send)
+        else:
+            await self._answer(Exchange(scope, receive, send, self._new_id))
+
+    async def _answer(self, exchange: Exchange) -> None:
         try:
             await self._table.find(exchange)(exchange)
         except BodyTooLarge:
@@ -75,11 +81,16 @@ class Router:
         except ClientGone:
             return
 
-    async def _refuse_websocket(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        async def send_before_upgrade(message: MutableMapping[str, Any]) -> None:
-            await send({**message, "type": f"websocket.{message['type']}"})
+    async def _answer_websocket(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        async def send_or_refuse(message: MutableMapping[str, Any]) -> None:
+            """An answer over HTTP, instead of an upgrade, has names of its own."""
+            kind = message["type"]
+            await send({**message, "type": f"websocket.{kind}"} if kind.startswith("http.") else message)
 
-        exchange = Exchange({**scope, "method": "GET"}, receive, send_before_upgrade, self._new_id)
+        exchange = Exchange({**scope, "method": "GET"}, receive, send_or_refuse, self._new_id)
+        if self._takes_upgrade(exchange.path):
+            await self._answer(exchange)
+            return
         fix = "Ask without Upgrade. Nodes dial in elsewhere, at the address for devices."
         await exchange.refuse_status(404, "Nothing here speaks WebSocket.", fix)
 

@@ -1,1 +1,1 @@
-"""Echo spaces over HTTP: making one, its values and files, its prompt. Pages and WebSocket rooms are elsewhere."""
+"""Echo spaces towards the outside: making one, its values and files, its prompt, its room over WebSocket."""

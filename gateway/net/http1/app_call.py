@@ -1,8 +1,8 @@
 """One request and its response: the application's `receive` and `send`, and what the door offers it beyond ASGI.
 
-That is `body_now`, `when_gone` and `adopt`. A disconnect is noticed by reading on when the application calls `receive`
-after the body, or has asked for it by `when_gone`; no task watches for it. What is read then belongs to the next
-request. Calling the application, and what follows its end, is the connection's.
+That is `body_now`, `when_gone`, `adopt` and, for a WebSocket, `adopt_with_input`. A disconnect is noticed by reading on
+when the application calls `receive` after the body, or has asked for it by `when_gone`; no task watches for it. What is
+read then belongs to the next request. Calling the application, and what follows its end, is the connection's.
 """
 
 import socket
@@ -213,3 +213,7 @@ class AppCall:
         sock = self._wire.detach()
         self.adopted = True
         return sock
+
+    def adopt_with_input(self) -> tuple[socket.socket, bytes]:
+        """As `adopt`, with what was read past the request."""
+        return self.adopt(), self._reader.take_pending()

@@ -26,6 +26,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 ADOPT = "heliograph.adopt"
 BODY_NOW = "heliograph.body_now"
 WHEN_GONE = "heliograph.when_gone"
+UPGRADE = "heliograph.upgrade"  # as ADOPT, for a WebSocket: its first frames may have come with the request
 
 
 class Connection:
@@ -35,7 +36,9 @@ class Connection:
         self._settings = service.settings
         self._share = service.turns.of(peer[0])
         self._wire = Wire(sock, service.settings, service.pump, self._share)
-        self._reader = RequestReader(service.settings.head_bytes_max, service.body_bytes_max, service.known_heads)
+        self._reader = RequestReader(
+            service.settings.head_bytes_max, service.body_bytes_max, service.known_heads, service.takes_upgrade
+        )
         self._peer = peer
         local = sock.getsockname()
         self._local: tuple[str, int | None] = (local, None) if isinstance(local, str) else local[:2]
@@ -190,6 +193,8 @@ class Connection:
             "server": self._local,
             "extensions": {ADOPT: exchange.adopt, BODY_NOW: exchange.body_now, WHEN_GONE: exchange.when_gone},
         }
+        if head.is_websocket:
+            scope["extensions"][UPGRADE] = exchange.adopt_with_input
         crash: Exception | None = None
         try:
             await self._service.app(scope, exchange.receive, exchange.send)

@@ -50,6 +50,7 @@ class Door:
         body_bytes_max: Callable[[str], int],
         settings: DoorSettings | None = None,
         tls: ssl.SSLContext | None = None,
+        takes_upgrade: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._supervisor = supervisor
         self._settings = settings or DoorSettings()
@@ -63,6 +64,7 @@ class Door:
             turns=Turns(self._addresses, self._settings.turns_per_address_max),
             calls=supervisor.calls,
             pump=self._pump,
+            takes_upgrade=takes_upgrade,
         )
         self._bridge = HypercornBridge(self._service)
         self._tls = tls

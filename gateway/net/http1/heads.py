@@ -29,6 +29,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     expects_continue: bool
     length: int = 0
     """Of the body, as far as the head says it: nothing is known of one in chunks."""
+    is_websocket: bool = False
+    """A valid request for an upgrade, at a path where the application takes those."""
 
 
 class KnownHeads:

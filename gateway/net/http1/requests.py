@@ -60,7 +60,15 @@ class _RefusedError(Exception):
 class RequestReader:
     """Give it bytes with `receive_data`; take a head, then its body until `body_complete`, then the next head."""
 
-    def __init__(self, head_bytes_max: int, body_bytes_max: Callable[[str], int], known: KnownHeads) -> None:
+    def __init__(
+        self,
+        head_bytes_max: int,
+        body_bytes_max: Callable[[str], int],
+        known: KnownHeads,
+        takes_upgrade: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        """`takes_upgrade`: at which paths a WebSocket upgrade is a request like any other, not `Outside`."""
+        self._takes_upgrade = takes_upgrade
         self._head_bytes_max = head_bytes_max
         self._body_bytes_max_of = body_bytes_max
         self._known = known
@@ -154,13 +162,15 @@ class RequestReader:
         if target is None or not self._host_is_good(version) or (self._chunked and version == "1.0"):
             return _BAD
         has_body = self._chunked or bool(self._length)
-        if upgrade and version == "1.1" and method == b"GET" and not has_body and self._upgrade == b"websocket":
-            return Outside.WEBSOCKET
         raw_path, _, query = target.partition(b"?")
         try:
             path = (unquote_to_bytes(raw_path) if b"%" in raw_path else raw_path).decode()
         except UnicodeDecodeError:
             return _BAD
+        is_websocket = upgrade and version == "1.1" and method == b"GET" and not has_body
+        is_websocket = is_websocket and self._upgrade == b"websocket"
+        if is_websocket and not self._takes_upgrade(path):
+            return Outside.WEBSOCKET
         head = Head(
             method=method.decode(),
             path=path,
@@ -168,9 +178,11 @@ class RequestReader:
             query=query,
             headers=self._headers,
             version=version,
-            keep_alive=self._keep_alive,
+            # After a refused upgrade frames may follow, and nobody is to read those as requests.
+            keep_alive=self._keep_alive and not is_websocket,
             expects_continue=self._expects_continue and version == "1.1",
             length=self._length or 0,
+            is_websocket=is_websocket,
         )
         self.body_complete = not has_body
         if has_body:

@@ -27,6 +27,8 @@ class Service:
     """A stop waits for these."""
     pump: Pump
     """Reads all connections in the clear, and watches for their disconnect."""
+    takes_upgrade: Callable[[str], bool] = lambda _: False
+    """By path: whether the application takes WebSocket upgrades itself, by adoption; else they are hypercorn's."""
     known_heads: KnownHeads = field(default_factory=KnownHeads)
     mint: Mint = field(default_factory=lambda: Mint(os.urandom))
 

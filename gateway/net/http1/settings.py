@@ -37,6 +37,7 @@ class DoorLimits:
         1_000_000  # on one connection over TLS or HTTP/2, one after another; then it is closed
     )
     websocket_bytes_max: int = 64 * 1024  # of one message; a longer one closes the WebSocket with 1009
+    websocket_ping_s: float = 25.0  # between pings over TLS and HTTP/2: without traffic nobody notices a lost peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

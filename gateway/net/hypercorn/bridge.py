@@ -128,6 +128,7 @@ def _config(settings: DoorSettings) -> Config:
     config.h2_max_header_list_size = settings.head_bytes_max
     config.h2_max_concurrent_streams = settings.http2_streams_max
     config.websocket_max_message_size = settings.websocket_bytes_max
+    config.websocket_ping_interval = settings.websocket_ping_s
     config.keep_alive_timeout = settings.idle_s_max  # for a head too: hypercorn starts no clock of its own for it
     config.keep_alive_max_requests = settings.hypercorn_requests_max
     return config

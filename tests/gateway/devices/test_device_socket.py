@@ -7,11 +7,11 @@ import weakref
 import trio
 import trio.testing
 
-from gateway.devices.frame_reader import FrameReader
 from gateway.devices.node_socket import NodeProtocol, PlainNodeSocket, SocketSettings
 from gateway.net.pump import Pump
+from gateway.net.websocket.frame_reader import FrameReader
 from schemas.closes import NodeClose
-from tests.gateway.devices.test_frame_reader import opened
+from tests.gateway.net.websocket.test_frame_reader import opened
 
 
 async def test_close_right_after_a_blocked_write_is_bounded_in_time() -> None:

@@ -1,10 +1,13 @@
 """Spaces of a whole gateway, over its own door and on a disk."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from gateway.main.server import Running, running
 from gateway.main.settings import SettingsError, load
@@ -60,6 +63,31 @@ async def test_a_space_lives_through_a_restart_and_leaves_nothing_when_it_is_del
     left = SqliteShelf(tmp_path)
     assert left.files_with(b"marked value", made["token"].encode(), made["claim"].encode()) == set()
     assert [file for file in left.files() if made["space_id"] in file] == []
+
+
+async def test_two_meet_in_the_room_of_a_space_until_it_is_deleted(tmp_path: Path) -> None:
+    async with running(load(None, {}, {"data": str(tmp_path), **ON})) as gateway:
+        made = await make(gateway)
+        room = f"ws://{gateway.http}/ws/s/{made['token']}"
+
+        def meet() -> Any:
+            with connect(f"{room}?uid=ada") as ada, connect(f"{room}?uid=bob&presence=0") as bob:
+                assert {json.loads(one.recv(10))["type"] for one in (ada, bob)} == {"welcome"}
+                ada.send('{"type":"msg","data":{"hello":"bob"},"id":"1"}')
+                heard = json.loads(bob.recv(10))
+                trio.from_thread.run(delete)
+                with pytest.raises(ConnectionClosed) as closed:
+                    bob.recv(10)
+                return heard, closed.value.rcvd
+
+        async def delete() -> None:
+            asked = request("DELETE", f"/api/s/{made['token']}", b"", f"Authorization: Bearer {made['claim']}")
+            assert (await ask(gateway, asked)).status == 204
+
+        heard, close = await trio.to_thread.run_sync(meet)
+        assert (heard["type"], heard["uid"], heard["data"]) == ("msg", "ada", {"hello": "bob"})
+        assert (close.code, close.reason) == (4410, "gone")
+        assert (await ask(gateway, request("GET", f"/ws/s/{made['token']}"))).status == 404
 
 
 async def test_a_body_that_is_too_large_is_told_so_in_the_form_of_spaces(tmp_path: Path) -> None:

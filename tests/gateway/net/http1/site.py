@@ -181,6 +181,7 @@ async def site(
     settings: DoorSettings | None = None,
     stop: StopSettings | None = None,
     tls: ssl.SSLContext | None = None,
+    takes_upgrade: Callable[[str], bool] = lambda _: False,
 ) -> AsyncIterator[Site]:
     with trio.fail_after(PATIENCE_S), capture_logs() as logged:
         async with trio.open_nursery() as nursery:
@@ -192,6 +193,7 @@ async def site(
                 body_bytes_max=lambda path: 10 if path == "/small" else BODY_BYTES_MAX,
                 settings=settings,
                 tls=tls,
+                takes_upgrade=takes_upgrade,
             )
             port = await door.listen("127.0.0.1", 0)
             yield Site(door, port, supervisor, logged)

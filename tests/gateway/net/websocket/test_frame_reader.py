@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from websockets.frames import Frame
 from websockets.protocol import State
 
-from gateway.devices.frame_reader import FrameReader, text_frame
 from gateway.devices.node_socket import NodeProtocol
+from gateway.net.websocket.frame_reader import FrameReader
+from schemas.websocket_frames import binary_frame, text_frame
 
 
 def opened() -> NodeProtocol:
@@ -95,3 +96,20 @@ def test_a_text_frame_of_ours_is_the_librarys_to_the_byte(size: int) -> None:
     protocol = opened()
     protocol.send_text(b"x" * size)
     assert text_frame(b"x" * size) == b"".join(protocol.data_to_send())
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
+def test_a_binary_frame_of_ours_is_the_librarys_to_the_byte(size: int) -> None:
+    protocol = opened()
+    protocol.send_binary(b"x" * size)
+    assert binary_frame(b"x" * size) == b"".join(protocol.data_to_send())
+
+
+def test_binary_frames_are_read_here_where_they_are_the_usual_ones_and_texts_by_the_library() -> None:
+    reader = FrameReader(opened(), is_text=False)
+    assert reader.read(masked(2, b"a") + masked(2, b"b")) == [b"a", b"b"]
+    (text,) = reader.read(masked(1, b"c"))
+    assert isinstance(text, Frame)
+    (later,) = reader.read(masked(2, b"d"))
+    assert isinstance(later, Frame)
+    assert bytes(later.data) == b"d"

@@ -1,0 +1,195 @@
+"""One room, driven: what its connections say goes through the rules, what follows goes to their sockets.
+
+Nothing here waits but the room's own task, which sleeps until something is due. A frame is encoded once for each
+encoding, as a whole WebSocket frame, and the same bytes go to everybody. What one read of one client brings is worked
+off first and written afterwards, so that each of the others is written to once.
+
+The rules are in `room_rules.py`, a connection is behind `RoomConnection`; which rooms there are is `rooms.py`'s.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import trio
+
+from actors.node.moment import Moment
+from actors.space.room_effects import CloseWith, Effect, Effects, Opening, SendPing, SendTo
+from actors.space.room_rules import RoomRules
+from actors.supervision.child import Handle
+from schemas.echo.closes import RoomClose
+from schemas.echo.codec import decode, encode
+from schemas.echo.frames import FRAME_BYTES_MAX, Encoding, ServerFrame
+from schemas.websocket_frames import PING, binary_frame, text_frame
+
+
+class RoomConnection(Protocol):
+    """A client's connection, after its upgrade. Nothing waits, and nothing raises because the client is gone."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it speaks JSON, and not protobuf."""
+
+    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
+        """Keep whole WebSocket frames for the next `flush`. Those of an opening do not count toward any limit."""
+
+    def flush(self) -> bool:
+        """Write as much as the client takes at once. False: more is left than may wait for one client."""
+
+    def close(self, close: RoomClose) -> None:
+        """After what was sent before. The room does not touch it again."""
+
+
+class Room:
+    def __init__(self, rules: RoomRules, now: Callable[[], Moment], message_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.rules = rules
+        self.handle: Handle | None = None
+        """The supervisor's, set by who started this actor; None before and after."""
+        self._now = now
+        self._message_bytes_max = message_bytes_max
+        self._connections: dict[str, RoomConnection] = {}
+        self._effects: deque[Effect] = deque()
+        self._unflushed: dict[str, RoomConnection] = {}
+        self._is_settling = False
+        self._nap = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Until the room is over, or nobody is in it and nothing is remembered."""
+        while not self._is_over:
+            with trio.CancelScope(deadline=self.rules.next_deadline_s(self._now())) as self._nap:
+                await trio.sleep_forever()
+            self._do(self.rules.tick)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.rules.closed is not None or self.rules.is_idle
+
+    # ---- what happens to it -----------------------------------------------------------------------------------------
+
+    def join(self, opening: Opening, connection: RoomConnection) -> None:
+        """The connection is welcomed, or closed."""
+
+        def open_(now: Moment) -> Effects:
+            effects = self.rules.open(opening, now)
+            own = (opening.key,)
+            mine = [effect.frame for effect in effects if isinstance(effect, SendTo) and effect.keys == own]
+            if mine:  # in one piece, for `is_opening`
+                wire = b"".join(_encoded(frame, is_text=connection.is_text) for frame in mine)
+                connection.send(wire, is_opening=True)
+                self._unflushed[opening.key] = connection
+            return [effect for effect in effects if not (isinstance(effect, SendTo) and effect.keys == own)]
+
+        self._connections[opening.key] = connection
+        self._do(open_)
+
+    def receive(self, key: str, messages: Iterable[tuple[bytes, bool]]) -> None:
+        """WebSocket messages of a client, each with whether it is text; all that one read brought."""
+        connection = self._connections.get(key)
+        if connection is None:
+            return
+        encoding = Encoding.JSON if connection.is_text else Encoding.PROTOBUF
+
+        def take(now: Moment) -> Effects:
+            effects: list[Effect] = []
+            for data, is_text in messages:
+                frame = decode(data, encoding, is_text=is_text, bytes_max=self._message_bytes_max)
+                effects += self.rules.receive(key, frame, now)
+            return effects
+
+        self._do(take)
+
+    def hear(self, key: str) -> None:
+        """Something came that is no message, a pong for instance."""
+        self.rules.hear(key, self._now())
+
+    def drop(self, key: str, close: RoomClose) -> None:
+        """For a reason that its connection saw."""
+        self._do(lambda now: self.rules.drop(key, close, now))
+
+    def left(self, key: str, *, is_clean: bool) -> None:
+        """The connection is gone, and closes itself. Clean: with a close frame of the client's."""
+        self._connections.pop(key, None)
+        self._do(lambda now: self.rules.left(key, now, is_clean=is_clean))
+
+    def move_end(self, ends_at_ms: int) -> None:
+        self.rules.ends_at_ms = ends_at_ms
+        self._do(self.rules.tick)
+        self._nap.cancel()  # it may also be later than what the nap was for
+
+    def end(self, close: RoomClose) -> None:
+        """For everybody."""
+        self._do(lambda _: self.rules.end(close))
+
+    def abandon(self, crash: Exception | None) -> None:
+        """For the supervisor: the task has ended. Whoever is still connected is told that it is our fault."""
+        close = RoomClose.SERVICE_RESTART if crash is None else RoomClose.INTERNAL
+        self.rules.end(close)
+        self._effects.clear()
+        connections, self._connections, self._unflushed = self._connections, {}, {}
+        for connection in connections.values():
+            connection.close(close)
+        self.handle = None  # it leads back here: what has ended is to be freed now, not by a search for cycles
+
+    # ---- what follows -----------------------------------------------------------------------------------------------
+
+    def _do(self, decide: Callable[[Moment], Effects]) -> None:
+        """A bug while deciding or acting ends this room, and nothing else."""
+        now = self._now()
+        try:
+            self._effects.extend(decide(now))
+            if not self._is_settling:
+                self._settle()
+        except Exception as exc:
+            if self.handle is None:
+                raise
+            self.handle.crash(exc)
+            return
+        if self._is_over:
+            self._nap.cancel()
+        elif (due_s := self.rules.next_deadline_s(now)) < self._nap.deadline:
+            self._nap.deadline = due_s
+
+    def _settle(self) -> None:
+        """Perform every effect in order, then write. A write may find a client gone: what follows comes last."""
+        self._is_settling = True
+        try:
+            while self._effects or self._unflushed:
+                while self._effects:
+                    self._perform(self._effects.popleft())
+                unflushed, self._unflushed = self._unflushed, {}
+                for key, connection in unflushed.items():
+                    if key in self._connections and not connection.flush():
+                        self._effects.extend(self.rules.drop(key, RoomClose.SLOW, self._now()))
+        finally:
+            self._is_settling = False
+
+    def _perform(self, effect: Effect) -> None:
+        connections, unflushed = self._connections, self._unflushed
+        match effect:
+            case SendTo(keys=keys, frame=frame):
+                text = binary = b""
+                for key in keys:
+                    connection = connections.get(key)
+                    if connection is None:
+                        continue
+                    if connection.is_text:
+                        text = text or _encoded(frame, is_text=True)
+                        connection.send(text)
+                    else:
+                        binary = binary or _encoded(frame, is_text=False)
+                        connection.send(binary)
+                    unflushed[key] = connection
+            case SendPing(key=key):
+                connection = connections.get(key)
+                if connection is not None:
+                    connection.send(PING)
+                    unflushed[key] = connection
+            case CloseWith(key=key, close=close):
+                connection = connections.pop(key, None)
+                unflushed.pop(key, None)
+                if connection is not None:
+                    connection.close(close)
+
+
+def _encoded(frame: ServerFrame, *, is_text: bool) -> bytes:
+    return text_frame(encode(frame, Encoding.JSON)) if is_text else binary_frame(encode(frame, Encoding.PROTOBUF))

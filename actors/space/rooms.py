@@ -1,0 +1,81 @@
+"""All rooms of this process, by their space. A room begins with its first connection and ends when it is idle.
+
+Whether somebody may come in has been decided before. That a space is over, or ends at another time, is told here by
+whoever decides that; a room also ends by itself at the time that it was told first.
+"""
+
+import os
+from collections.abc import Callable
+
+from actors.node.moment import Moment
+from actors.space.events import Space
+from actors.space.room import Room, RoomConnection
+from actors.space.room_effects import Opening
+from actors.space.room_rules import RoomRules
+from actors.space.settings import SpaceSettings
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.registry import Registry
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from schemas.echo.closes import RoomClose
+from schemas.ulids import Mint
+
+
+class Rooms:
+    def __init__(self, supervisor: Supervisor, settings: SpaceSettings, now: Callable[[], Moment]) -> None:
+        self.settings = settings
+        self.registry: Registry[str, Room] = Registry()
+        self._supervisor = supervisor
+        self._now = now
+        self._mint = Mint(os.urandom)
+
+    def new_id(self) -> str:
+        """For a connection, a `uid` or an epoch; never given twice."""
+        return self._mint.mint(self._now().wall_ms).lower()
+
+    def has_place_for(self, space_id: str) -> bool:
+        """False: as many rooms are open as there may be spaces, and this one is not."""
+        return space_id in self.registry or len(self.registry) < self.settings.spaces_max
+
+    def join(self, space: Space, opening: Opening, connection: RoomConnection) -> Room:
+        """Into the room of this space. Synchronous: the connection has an owner at every moment.
+
+        Raises SupervisorStoppingError; then the connection is still the caller's to close.
+        """
+        room = self.registry.find(space.space_id) or self._open(space)
+        room.join(opening, connection)
+        return room
+
+    def _open(self, space: Space) -> Room:
+        rules = RoomRules(
+            self.settings,
+            space.space_id,
+            self.new_id(),
+            space.ends_at_ms,
+            self._now(),
+            is_encrypted=space.is_encrypted,
+        )
+        room = Room(rules, self._now, self.settings.message_bytes_max)
+        room.handle = self._supervisor.start(
+            ChildSpec(
+                name="room",
+                run=room.run,
+                kind=Kind.TEMPORARY,
+                stage=Stage.STREAMS,
+                entry=self.registry.entry(space.space_id, room),
+                ask_stop=lambda: room.end(RoomClose.SERVICE_RESTART),
+                on_end=room.abandon,
+            )
+        )
+        return room
+
+    def end(self, space_id: str) -> None:
+        """The space is over: its connections are closed with 4410."""
+        room = self.registry.find(space_id)
+        if room is not None:
+            room.end(RoomClose.GONE)
+
+    def move_end(self, space_id: str, ends_at_ms: int) -> None:
+        room = self.registry.find(space_id)
+        if room is not None:
+            room.move_end(ends_at_ms)

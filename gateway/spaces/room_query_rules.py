@@ -1,0 +1,35 @@
+"""What a client asks for in the address of its room: its name, its subspaces, and where it left off. Pure."""
+
+import re
+from collections.abc import Callable
+
+from actors.space.room_effects import Opening
+from schemas.echo.frames import SUBS_MAX, Encoding
+from schemas.echo.names import is_name
+
+_SEQ = re.compile(r"[0-9]{1,19}", re.ASCII)
+_FLAGS = {"0": False, "1": True}
+_ENCODINGS = {encoding.subprotocol: encoding for encoding in Encoding}
+
+
+def opening_of(query: Callable[[str], str | None], new_id: Callable[[], str]) -> Opening | None:
+    """`query` gives a field's value, None for one that is absent. None: a field does not have its form."""
+    uid, epoch, since = query("uid") or new_id(), query("epoch"), query("since")
+    named = query("subs")
+    subs = tuple(dict.fromkeys(named.split(","))) if named else ()
+    wants_copy, watches = _FLAGS.get(query("self") or "0"), _FLAGS.get(query("presence") or "1")
+    if wants_copy is None or watches is None or len(subs) > SUBS_MAX:
+        return None
+    if not all(map(is_name, (uid, *subs))):
+        return None
+    if (since is not None and not _SEQ.fullmatch(since)) or (epoch is not None and not is_name(epoch)):
+        return None
+    return Opening(new_id(), uid, subs, wants_copy, watches, None if since is None else int(since), epoch)
+
+
+def chosen_encoding(offered: str | None, usual: Encoding) -> Encoding | None:
+    """By `Sec-WebSocket-Protocol`: the first that we speak. None: others were offered, but none of ours."""
+    names = [name.strip() for name in (offered or "").split(",") if name.strip()]
+    if not names:
+        return usual
+    return next((_ENCODINGS[name] for name in names if name in _ENCODINGS), None)

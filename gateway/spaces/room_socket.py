@@ -1,0 +1,308 @@
+"""A client's WebSocket in a room, on a socket adopted from the door: bytes in by the pump, bytes out without waiting.
+
+    open ── the client's close ──► answered, closed
+      ├──── the room's close ──► closing ── the client hangs up, or `close_s_max` has passed ──► closed
+      └──── reset, end of file ──► closed
+
+There is a task only while something waits to be written or a close is under way. What messages mean, and what a client
+deserves that does not read, is the room's.
+"""
+
+import contextlib
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+import trio
+from websockets.exceptions import PayloadTooBig
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN
+
+from actors.space.room import Room
+from actors.space.settings import SpaceSettings
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.crash_report import report
+from actors.supervision.errors import SupervisorStoppingError
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from gateway.net.pump import Pump
+from gateway.net.websocket.frame_reader import FrameReader
+from gateway.net.websocket.protocol import WireProtocol
+from gateway.spaces.outgoing import Outgoing
+from schemas.echo.closes import RoomClose
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class RoomSocketSettings:
+    sockets_max: int = 10_000  # of all rooms; the next upgrade is 503 `overloaded`
+    read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
+    control_frames_max: int = 16  # pings, pongs and fragments in one read; more: 4429
+    close_s_max: float = 5.0  # for the close frame to go out and the client to hang up; then the socket is closed
+
+
+@dataclass(frozen=True, slots=True)
+class SocketServices:
+    """What all sockets of rooms share."""
+
+    supervisor: Supervisor
+    pump: Pump
+    spaces: SpaceSettings
+    settings: RoomSocketSettings
+
+
+class RoomSocket:
+    """Implements `actors.space.room.RoomConnection` and `gateway.net.pump.Owner`."""
+
+    __slots__ = (
+        "_fragments",
+        "_is_closing",
+        "_is_gone",
+        "_is_parted",
+        "_is_working",
+        "_key",
+        "_on_end",
+        "_outgoing",
+        "_patience",
+        "_protocol",
+        "_reader",
+        "_room",
+        "_services",
+        "_sock",
+        "is_text",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        key: str,
+        services: SocketServices,
+        on_end: Callable[[], None],
+        *,
+        is_text: bool,
+        opening: bytes,
+    ) -> None:
+        """`opening` is the answer to the upgrade, which goes out with the first frames."""
+        self.is_text = is_text
+        self._sock = sock
+        self._key = key
+        self._services = services
+        self._on_end: Callable[[], None] | None = on_end
+        self._protocol = WireProtocol(
+            bytes_max=services.spaces.message_bytes_max,
+            too_large=RoomClose.TOO_LARGE.value,
+            malformed=RoomClose.BAD_FRAME.value,
+            state=OPEN,
+        )
+        self._reader = FrameReader(self._protocol, is_text=is_text)
+        self._room: Room | None = None
+        self._outgoing = Outgoing(opening)
+        self._fragments: list[bytes | bool] | None = None
+        self._is_closing = False
+        self._is_parted = False  # both sides have said close
+        self._is_gone = False
+        self._is_working = False
+        self._patience: trio.CancelScope | None = None
+
+    def belongs_to(self, room: Room, early: bytes) -> None:
+        """The room has taken it in, or closed it already. `early` is what came with the upgrade."""
+        if self._is_gone:
+            room.left(self._key, is_clean=False)
+            return
+        self._room = room
+        self._services.pump.register(self._sock, self)
+        if early:
+            self._feed(early)
+
+    # ---- in ---------------------------------------------------------------------------------------------------------
+
+    def on_readable(self) -> None:
+        try:
+            data = self._sock.recv(self._services.settings.read_bytes_max)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lose()
+        elif not self._is_closing:  # else nobody wants it: only its end is waited for
+            self._feed(data)
+
+    def crash(self, exc: Exception) -> None:
+        log.error("room_socket_failed", causes=report(exc))
+        if self._room is not None:
+            self._room.drop(self._key, RoomClose.INTERNAL)
+        self.close(RoomClose.INTERNAL)
+
+    def _feed(self, data: bytes) -> None:
+        room, protocol = self._room, self._protocol
+        assert room is not None
+        messages: list[tuple[bytes, bool]] = []
+        others = 0
+        for message in self._reader.read(data):
+            if not isinstance(message, Frame):
+                messages.append((message, self.is_text))
+            elif message.fin and message.opcode in (Opcode.TEXT, Opcode.BINARY):
+                messages.append((bytes(message.data), message.opcode is Opcode.TEXT))
+            else:
+                others += 1
+                self._take_other(message, messages)
+        if messages:
+            room.receive(self._key, messages)
+        if others and not self._is_closing:
+            room.hear(self._key)
+        if others > self._services.settings.control_frames_max:
+            room.drop(self._key, RoomClose.RATE_LIMITED)
+        if protocol.parser_exc is not None:
+            is_large = isinstance(protocol.parser_exc, PayloadTooBig)
+            room.drop(self._key, RoomClose.TOO_LARGE if is_large else RoomClose.BAD_FRAME)
+        elif protocol.close_rcvd is not None:
+            self._part()
+        elif (pongs := protocol.data_to_send()) and not self._is_closing:
+            self.send(b"".join(pongs))
+            if not self.flush():
+                room.drop(self._key, RoomClose.SLOW)
+
+    def _take_other(self, frame: Frame, messages: list[tuple[bytes, bool]]) -> None:
+        match frame.opcode:
+            case Opcode.TEXT | Opcode.BINARY:
+                self._fragments = [frame.opcode is Opcode.TEXT, bytes(frame.data)]
+            case Opcode.CONT:
+                assert self._fragments is not None  # or the library had refused it
+                self._fragments.append(bytes(frame.data))
+                if frame.fin:
+                    is_text, *parts = self._fragments
+                    self._fragments = None
+                    messages.append((b"".join(part for part in parts if isinstance(part, bytes)), bool(is_text)))
+
+    def _part(self) -> None:
+        """The client has said close. The library has the answer ready, unless we were first."""
+        was_closing, self._is_closing, self._is_parted = self._is_closing, True, True
+        if not was_closing and self._room is not None:
+            self._room.left(self._key, is_clean=True)
+        self._write_last([] if was_closing else self._protocol.data_to_send())
+
+    def _lose(self) -> None:
+        """The client is gone, or hangs up after a close."""
+        if self._is_gone:
+            return
+        self._is_gone = True
+        self._services.pump.unregister(self._sock)
+        self._outgoing.clear()
+        if not self._is_closing and self._room is not None:
+            self._room.left(self._key, is_clean=False)
+        self._is_closing = True
+        if self._is_working:
+            assert self._patience is not None
+            self._patience.cancel()
+        else:
+            self._release()
+
+    # ---- out --------------------------------------------------------------------------------------------------------
+
+    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
+        if self._is_closing:
+            return
+        if is_opening:
+            self._outgoing.add_to_opening(frames)
+        else:
+            self._outgoing.add(frames)
+
+    def flush(self) -> bool:
+        if self._is_closing:
+            return True
+        self._write()
+        if not self._outgoing:
+            return True
+        self._work()
+        spaces = self._services.spaces
+        return not self._outgoing.exceeds(spaces.unsent_frames_max, spaces.unsent_bytes_max)
+
+    def close(self, close: RoomClose) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if close is RoomClose.SLOW:
+            self._outgoing.forget_frames()  # it could not have read them in time, and comes back for them
+        if self._protocol.state is OPEN:  # else the library has failed it, with the same code
+            self._protocol.send_close(close.value.code, close.value.reason)
+        self._write_last(self._protocol.data_to_send())
+
+    def _write_last(self, chunks: list[bytes]) -> None:
+        for chunk in chunks:
+            if chunk:  # an empty one asks for a half-close, which comes of itself
+                self._outgoing.add(chunk)
+        self._write()
+        if self._is_gone:
+            return
+        if self._is_parted and not self._outgoing and not self._is_working:
+            self._release()
+            return
+        self._work()
+        if self._patience is not None:
+            self._patience.deadline = trio.current_time() + self._services.settings.close_s_max
+            if self._is_parted and not self._outgoing:
+                self._patience.cancel()
+
+    def _write(self) -> None:
+        try:
+            self._outgoing.write(self._sock)
+        except OSError:
+            self._lose()
+
+    # ---- what takes time --------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Have a task that writes what waits, and sees a close through."""
+        if self._is_working:
+            return
+        self._is_working = True
+        self._patience = trio.CancelScope()
+        spec = ChildSpec(
+            name="room_socket",
+            run=self._see_through,
+            kind=Kind.TEMPORARY,
+            stage=Stage.NODES,  # after the rooms, which say what to close with
+            ask_stop=lambda: None,  # the room has closed it by then, and a close does not last
+            on_end=self._worked,
+        )
+        try:
+            self._services.supervisor.start(spec)
+        except SupervisorStoppingError:
+            self._is_working = False
+            self._lose()
+
+    async def _see_through(self) -> None:
+        assert self._patience is not None
+        with self._patience:
+            while self._outgoing:
+                await trio.lowlevel.wait_writable(self._sock)
+                self._write()
+            if self._is_closing and not self._is_parted and not self._is_gone:
+                with contextlib.suppress(OSError):  # it went just now
+                    self._sock.shutdown(socket.SHUT_WR)
+                await trio.sleep_forever()  # until it hangs up: closing with unread input would take our words back
+
+    def _worked(self, crash: Exception | None) -> None:
+        self._is_working = False
+        self._patience = None
+        if self._is_closing:
+            self._release()
+        elif crash is not None:
+            self._lose()
+        elif self._outgoing:
+            self._work()
+
+    def _release(self) -> None:
+        """Once. Closing is all that is left: nothing here touches the socket again."""
+        if self._on_end is None:
+            return
+        self._is_gone = True
+        self._services.pump.unregister(self._sock)
+        self._sock.close()
+        self._on_end()
+        # Each leads back here, and what has ended is to be freed now, not by the next search for cycles.
+        self._room = self._on_end = None
+        self._protocol.parser.close()

@@ -1,0 +1,108 @@
+"""What waits for one client, over a pair of sockets: order, what counts, and what a slow one still gets."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.spaces.outgoing import Outgoing
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+def read(sock: socket.socket) -> bytes:
+    data = b""
+    try:
+        while piece := sock.recv(65536):
+            data += piece
+    except BlockingIOError:
+        pass
+    return data
+
+
+class Narrow:
+    """A socket that takes as many bytes as it is told, one call after another; then none."""
+
+    def __init__(self, takes: list[int]) -> None:
+        self.takes = takes
+        self.taken = b""
+
+    def send(self, data: bytes) -> int:
+        return self.sendmsg([data])
+
+    def sendmsg(self, buffers: list[bytes]) -> int:
+        if not self.takes:
+            raise BlockingIOError
+        taken = b"".join(buffers)[: self.takes.pop(0)]
+        self.taken += taken
+        return len(taken)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.binary(min_size=1, max_size=20) | st.lists(st.integers(1, 50), max_size=4), max_size=80),
+)
+def test_every_byte_goes_out_once_and_in_order_however_little_is_taken(steps: list[bytes | list[int]]) -> None:
+    outgoing, expected, taken = Outgoing(b"head"), b"head", b""
+    for step in [*steps, [1000] * 10]:
+        if isinstance(step, bytes):
+            outgoing.add(step)
+            expected += step
+        else:
+            sock = Narrow(step)
+            outgoing.write(sock)  # type: ignore[arg-type]
+            taken += sock.taken
+    assert taken == expected
+    assert not outgoing
+
+
+def test_opening_does_not_count_and_what_follows_does() -> None:
+    outgoing = Outgoing(b"head")
+    outgoing.add_to_opening(b"x" * 1000)
+    assert not outgoing.exceeds(1, 1)
+    outgoing.add(b"frame")
+    assert outgoing.exceeds(1, 100)
+    assert outgoing.exceeds(2, 5)
+    assert not outgoing.exceeds(2, 6)
+
+
+def test_part_of_an_opening_that_is_left_does_not_count_either() -> None:
+    outgoing = Outgoing(b"x" * 1000)
+    outgoing.add(b"frame")
+    outgoing.write(Narrow([400]))  # type: ignore[arg-type]
+    assert not outgoing.exceeds(2, 6)
+    outgoing.write(Narrow([602]))  # type: ignore[arg-type]
+    assert outgoing.exceeds(1, 100)
+    assert outgoing.exceeds(2, 3)
+    assert not outgoing.exceeds(2, 4)
+
+
+def test_forgotten_frames_leave_the_rest_of_the_one_that_has_begun(pair: tuple[socket.socket, socket.socket]) -> None:
+    ours, theirs = pair
+    outgoing = Outgoing(b"head")
+    outgoing.write(ours)
+    outgoing.add(b"first")
+    outgoing.add(b"second")
+    outgoing.write(Narrow([2]))  # type: ignore[arg-type]
+    outgoing.forget_frames()
+    outgoing.add(b"|close")
+    outgoing.write(ours)
+    assert read(theirs) == b"headrst|close"
+    assert not outgoing
+
+
+def test_forgetting_before_anything_of_a_frame_was_written_leaves_nothing_of_it() -> None:
+    outgoing, sock = Outgoing(b"head"), Narrow([4, 100])
+    outgoing.write(sock)  # type: ignore[arg-type]
+    outgoing.add(b"first")
+    outgoing.forget_frames()
+    assert not outgoing
