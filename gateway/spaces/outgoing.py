@@ -45,7 +45,12 @@ class Outgoing:
         try:
             while chunks:
                 if len(chunks) == 1 and not self._sent_of_first:
-                    self._written(sock.send(chunks[0]))
+                    sent = sock.send(chunks[0])
+                    if sent == self._bytes:  # as nearly always
+                        chunks.clear()
+                        self._bytes = self._opening_bytes = 0
+                        return
+                    self._written(sent)
                 else:
                     first = memoryview(chunks[0])[self._sent_of_first :]
                     self._written(sock.sendmsg([first, *islice(chunks, 1, BUFFERS_MAX)]))
