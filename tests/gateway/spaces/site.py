@@ -1,7 +1,7 @@
 """The routes of spaces over stores in memory, with a client that speaks ASGI and a clock that tests move."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +38,7 @@ class Site:
     def __init__(self, world: World, app: Router) -> None:
         self.world = world
         self.app = app
+        self.on_piece: Callable[[], None] = lambda: None  # told of each message of an answer
 
     async def ask(
         self,
@@ -62,6 +63,7 @@ class Site:
         async def send(message: Any) -> None:
             await trio.lowlevel.checkpoint()
             sent.append(message)
+            self.on_piece()
 
         scope = {
             "type": "http",

@@ -15,6 +15,7 @@ from gateway.spaces.file_content_rules import (
     served_type,
     stored_type,
 )
+from gateway.spaces.file_routes import READ_BYTES
 from tests.gateway.spaces.site import PLENTY, Answer, Site, site
 
 FORM = "multipart/form-data; boundary=B"
@@ -154,9 +155,16 @@ async def test_a_download_breaks_off_when_its_space_ends() -> None:
     async with site() as here:
         made = await here.make(ttl_seconds="60")
         document = await uploaded(here, made["token"], b"x" * 300_000)
-        here.world.now_ms += 60_000
-        answer = await here.ask("GET", f"/api/s/{made['token']}/files/{document['file_id']}")
-        assert answer.error == (404, "space_not_found")
+
+        def pass_time() -> None:
+            here.world.now_ms += 25_000
+
+        here.on_piece = pass_time  # its head, two pieces, and then it is over
+        path = f"/api/s/{made['token']}/files/{document['file_id']}"
+        answer = await here.ask("GET", path)
+        assert (answer.status, answer.headers["content-length"]) == (200, "300000")
+        assert len(answer.body) == 2 * READ_BYTES
+        assert (await here.ask("GET", path)).error == (404, "space_not_found")
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------
