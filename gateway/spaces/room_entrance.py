@@ -139,8 +139,11 @@ class RoomEntrance:
             room = self._rooms.join(admitted.space, admitted.opening, connection)
         except SupervisorStoppingError:
             connection.close(RoomClose.SERVICE_RESTART)
-        else:
+            return
+        try:
             connection.belongs_to(room, early)
+        except Exception as exc:  # as when the pump reads it: it ends this connection, which has its owner already
+            connection.crash(exc)
 
     async def _serve(self, exchange: Exchange, admitted: _Admitted) -> None:
         """Where there is no socket to adopt."""
