@@ -7,6 +7,7 @@ do not see a status. Over TLS and HTTP/2 there is no socket to adopt: the same r
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from websockets.datastructures import Headers
@@ -20,7 +21,7 @@ from actors.space.rooms import Rooms
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.supervisor import Supervisor
 from gateway.main.feature import Feature
-from gateway.net.addresses import network_of
+from gateway.net.addresses import Addresses, network_of
 from gateway.net.exchange import BadQuery, Exchange
 from gateway.net.http1.connection import UPGRADE
 from gateway.net.pump import Pump
@@ -55,6 +56,7 @@ class _Admitted:
     encoding: Encoding
     upgrade: Upgrade | None  # None: over ASGI
     answer: bytes
+    address: str  # which is counted until it leaves
 
 
 class RoomEntrance:
@@ -75,6 +77,7 @@ class RoomEntrance:
         self._now = now
         self._gate = UpgradeGate(rates or UpgradeRates())
         self._services = SocketServices(supervisor, pump, rooms.settings, sockets or RoomSocketSettings())
+        self._addresses = Addresses((), self._services.settings.sockets_per_address_max)
         self.sockets = 0
         """Open ones, those that are closing included."""
 
@@ -92,6 +95,7 @@ class RoomEntrance:
             await self._serve(exchange, verdict)
 
     def _judge(self, exchange: Exchange) -> _Admitted | _Refused:
+        """Who is admitted is counted."""
         now = self._now()
         address = network_of((exchange.scope.get("client") or ("", 0))[0])
         wait_ms = self._gate.arrive(address, now.mono_s)
@@ -121,19 +125,25 @@ class RoomEntrance:
             return _Refused(EchoError.INVALID_PAYLOAD)
         if self.sockets >= self._services.settings.sockets_max or not self._rooms.has_place_for(space.space_id):
             return _Refused(EchoError.OVERLOADED)
-        return _Admitted(space, opening, encoding, upgrade, answer)
+        if not self._addresses.enter(address):
+            return _Refused(EchoError.OVERLOADED)
+        self.sockets += 1
+        return _Admitted(space, opening, encoding, upgrade, answer, address)
 
     def _adopt(self, admitted: _Admitted, upgrade: Upgrade) -> None:
         sock, early = upgrade()
-        self.sockets += 1
         is_text, key = admitted.encoding is Encoding.JSON, admitted.opening.key
-        connection = RoomSocket(sock, key, self._services, self._left, is_text=is_text, opening=admitted.answer)
+        leave = partial(self._leave, admitted.address)
+        connection = RoomSocket(sock, key, self._services, leave, is_text=is_text, opening=admitted.answer)
         try:
             room = self._rooms.join(admitted.space, admitted.opening, connection)
         except SupervisorStoppingError:
             connection.close(RoomClose.SERVICE_RESTART)
-        else:
+            return
+        try:
             connection.belongs_to(room, early)
+        except Exception as exc:  # as when the pump reads it: it ends this connection, which has its owner already
+            connection.crash(exc)
 
     async def _serve(self, exchange: Exchange, admitted: _Admitted) -> None:
         """Where there is no socket to adopt."""
@@ -144,16 +154,16 @@ class RoomEntrance:
         def join(ready: AsgiRoomSocket) -> Room:
             return self._rooms.join(admitted.space, admitted.opening, ready)
 
-        self.sockets += 1
         try:
             await exchange.hand_over(lambda receive, send: connection.serve(receive, send, join, subprotocol))
         except SupervisorStoppingError:
             return
         finally:
-            self._left()
+            self._leave(admitted.address)
 
-    def _left(self) -> None:
+    def _leave(self, address: str) -> None:
         self.sockets -= 1
+        self._addresses.leave(address)
 
 
 def _handshake(exchange: Exchange, encoding: Encoding) -> bytes | None:

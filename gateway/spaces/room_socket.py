@@ -38,6 +38,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class RoomSocketSettings:
     sockets_max: int = 10_000  # of all rooms; the next upgrade is 503 `overloaded`
+    sockets_per_address_max: int = 1_024  # of all rooms, for one address (of IPv6, a /64); the next is 503 `overloaded`
     read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
     control_frames_max: int = 16  # pings, pongs and fragments in one read; more: 4429
     close_s_max: float = 5.0  # for the close frame to go out and the client to hang up; then the socket is closed

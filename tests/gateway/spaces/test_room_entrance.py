@@ -109,7 +109,12 @@ async def test_who_guesses_at_tokens_too_often_is_429_with_a_true_one_too() -> N
         assert error_of(await asked(here, upgrade(token))) == (429, "rate_limited")
 
 
-async def test_socket_over_the_limit_of_all_rooms_is_503() -> None:
-    async with site(sockets=RoomSocketSettings(sockets_max=1)) as here, here.guest(here.open_space()) as guest:
-        await guest.hear()
-        assert error_of(await asked(here, upgrade(here.open_space()))) == (503, "overloaded")
+@pytest.mark.parametrize("limits", [RoomSocketSettings(sockets_max=1), RoomSocketSettings(sockets_per_address_max=1)])
+async def test_socket_over_the_limit_of_all_rooms_or_of_an_address_is_503(limits: RoomSocketSettings) -> None:
+    async with site(sockets=limits) as here:
+        async with here.guest(here.open_space()) as guest:
+            await guest.hear()
+            assert error_of(await asked(here, upgrade(here.open_space()))) == (503, "overloaded")
+        await here.empty()
+        async with here.guest(here.open_space()) as guest:
+            assert (await guest.hear())["type"] == "welcome"
