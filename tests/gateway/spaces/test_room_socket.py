@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway.spaces.site import site, upgrade
+from tests.gateway.spaces.room_site import site, upgrade
 
 
 async def test_socket_that_cannot_be_watched_is_closed_with_1011_and_the_room_goes_on(
