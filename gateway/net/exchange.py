@@ -116,6 +116,7 @@ class Exchange:
 
     async def body(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
         chunks, size = [], 0
+        self._body_is_whole = False
         while (chunk := await self.next_chunk()) is not None:
             chunks.append(chunk)
             size += len(chunk)
