@@ -125,7 +125,7 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
             for number, identity in enumerate(identities):
                 field.start_soon(_be_a_node, identity, folder / f"node-{number}", gateway.device_url, number)
             with trio.move_on_after(LIVE_S_MAX):
-                await _all_live(gateway, nodes)
+                await _all_live(gateway, len(identities))
             ids = [identity.node_id for identity in identities]
             agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, agent_id, [Scope.READ_ONLY])
             operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", list(OperatorScope))
@@ -159,7 +159,7 @@ async def _space_prompt(gateway: Running) -> str | None:
 
 
 async def _identities(gateway: Running, folder: Path, nodes: int) -> list[DeviceIdentity]:
-    """Those of the folder, if it is used again; the others are enrolled, each with a name and tags."""
+    """Those of the folder, if it is used again, but for revoked ones; the others are enrolled, with a name and tags."""
     homes = [folder / f"node-{number}" for number in range(nodes)]
     new = [number for number, home in enumerate(homes) if not (home / KEY_FILE).exists()]
     wanted = [_wanted(gateway, number) for number in new]
@@ -168,7 +168,14 @@ async def _identities(gateway: Running, folder: Path, nodes: int) -> list[Device
         raise CommandError(f"cannot enroll the demo's nodes: {made.message} {made.suggested_fix}")
     for number, one in zip(new, made, strict=True):
         one.identity.save(homes[number])
-    return [DeviceIdentity.load(home) for home in homes]
+    loaded = [DeviceIdentity.load(home) for home in homes]
+    return [identity for identity in loaded if not _is_revoked(gateway, identity.node_id)]
+
+
+def _is_revoked(gateway: Running, node_id: str) -> bool:
+    """Then it stays away for good, and nobody is to wait for it."""
+    member = gateway.lives.register.find(node_id)
+    return member is not None and member.is_revoked
 
 
 def _wanted(gateway: Running, number: int) -> Wanted:

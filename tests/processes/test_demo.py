@@ -260,3 +260,17 @@ def test_ctrl_c_stops_everything_and_exits_0(demo: Demo) -> None:
     assert demo.stop() == 0
     assert "Traceback" not in demo.output.read_text()
     assert not (demo.data / "running.json").exists()
+
+
+def test_a_folder_that_is_used_again_has_the_same_nodes_but_for_those_that_were_revoked(tmp_path: Path) -> None:
+    one = Demo(tmp_path)
+    first, second = one.ready["nodes"]
+    revoked = one.command("node", "revoke", "pump-2")
+    assert second in revoked.stdout
+    assert one.stop() == 0
+    (tmp_path / "ready.json").unlink()
+    again = Demo(tmp_path)
+    assert again.command("nodes").stdout.count("revoked") == 1
+    assert again.stop() == 0
+    assert again.ready["nodes"] == [first]
+    assert "4403" not in again.output.read_text()  # the other was not even started, and nobody waited for it
