@@ -171,10 +171,12 @@ def test_access_reference_lists_every_route() -> None:
     page = (ROOT / "docs" / "reference" / "access.md").read_text()
     table = page.partition("## Routes")[2].partition("\n- ")[0]
     modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
-    route = re.compile(r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._healthz)|[\w.]*actions\.(?:action|look)\()')
+    route = re.compile(
+        r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._healthz)|[\w.]*actions\.(?:action|look|removal)\()'
+    )
     routes = {found for module in modules for found in route.findall(module.read_text())}
     assert len(routes) > 15
-    listed = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"`(?:GET |POST )?(/[^`?]+)", table)}
+    listed = {re.sub(r"\{\w+\}", "{}", path) for path in re.findall(r"`(?:GET |POST |DELETE )?(/[^`?]+)", table)}
     assert listed == routes | {path for view in VIEWS for path in (view.path, view.metadata_path)}
 
 
@@ -224,7 +226,7 @@ async def test_dashboard_and_alerts_ask_only_for_what_there_is(tmp_path: Path) -
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
     assert set(exposed.kinds) - shown == set()  # nothing is counted that nobody sees
     for text in asked:
-        for label, value in re.findall(r'(door|decision|code|reason|answer)="(\w+)"', text):
+        for label, value in re.findall(r'(door|decision|code|reason|answer|operation|of|error)="(\w+)"', text):
             assert any((label, value) in inside for _, inside in exposed.values), text
 
 

@@ -12,9 +12,9 @@ def test_operators_reference_has_the_scope_of_every_route() -> None:
     page = (ROOT / "docs" / "reference" / "operators.md").read_text()
     listed = {
         re.sub(r"\{\w+\}", "{}", path): scope
-        for path, scope in re.findall(r"^\| `(?:GET|POST) (/admin[^`]+)` \| `([a-z:]+)`", page, re.MULTILINE)
+        for path, scope in re.findall(r"^\| `(?:GET|POST|DELETE) (/admin[^`]+)` \| `([a-z:]+)`", page, re.MULTILINE)
     }
-    route = re.compile(r'"(/admin[^"]+)": [\w.]*actions\.(action|look)\(\s*(?:"\w+",\s*)?OperatorScope\.(\w+)')
+    route = re.compile(r'"(/admin[^"]+)": [\w.]*actions\.(action|look|removal)\(\s*(?:"\w+",\s*)?OperatorScope\.(\w+)')
     modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
     routes = [found for module in modules for found in route.findall(module.read_text())]
     assert len(routes) >= 6

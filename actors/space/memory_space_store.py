@@ -7,6 +7,7 @@ caller has written, as with real files. Nothing is sealed here but what `seal` i
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -272,12 +273,27 @@ class MemorySpaceStore:
         found = self._find(space_id)
         return Usage() if found is None else found[1].usage
 
+    async def usages(self, space_ids: Sequence[str]) -> dict[str, Usage]:
+        await trio.lowlevel.checkpoint()
+        return {space_id: self._usage(space_id) for space_id in space_ids if space_id in self.disk.spaces}
+
+    def _usage(self, space_id: str) -> Usage:
+        if space_id in self._open:
+            return self._open[space_id].usage
+        kept = self.disk.spaces[space_id]
+        values, files = kept.entries.values(), kept.files.values()
+        kv_bytes, file_bytes = sum(len(entry.value) for entry in values), sum(file.size for file, _ in files)
+        return Usage(len(values), kv_bytes, len(files), file_bytes, len(kept.subscriptions))
+
     def totals(self) -> Totals:
         stored_bytes = sum(
             sum(len(entry.value) for entry in kept.entries.values()) + sum(file.size for file, _ in kept.files.values())
             for kept in self.disk.spaces.values()
         )
         return Totals(len(self.disk.spaces), stored_bytes, 0.0 if self.disk.is_full else 1.0)
+
+    async def takes_writes(self) -> bool:
+        return await self._answer(self._refusal()) is None
 
     async def watch(self) -> None:
         await self._ended.wait()

@@ -108,7 +108,11 @@ class Room:
 
     def left(self, key: str, *, is_clean: bool) -> None:
         """The connection is gone, and closes itself. Clean: with a close frame of the client's."""
-        self._connections.pop(key, None)
+        if self._connections.pop(key, None) is not None:
+            if is_clean:
+                self.rules.counts.closes[RoomClose.NORMAL] += 1
+            else:
+                self.rules.counts.lost += 1
         self._do(lambda now: self.rules.left(key, now, is_clean=is_clean))
 
     def move_end(self, ends_at_ms: int) -> None:
@@ -126,6 +130,7 @@ class Room:
         self.rules.end(close)
         self._effects.clear()
         connections, self._connections, self._unflushed = self._connections, {}, {}
+        self.rules.counts.closes[close] += len(connections)
         for connection in connections.values():
             connection.close(close)
         self.handle = None  # it leads back here: what has ended is to be freed now, not by a search for cycles
@@ -188,6 +193,7 @@ class Room:
                 connection = connections.pop(key, None)
                 unflushed.pop(key, None)
                 if connection is not None:
+                    self.rules.counts.closes[close] += 1
                     connection.close(close)
 
 

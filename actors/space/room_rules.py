@@ -27,6 +27,7 @@ import jiter
 from actors.bucket_rules import TokenBucket
 from actors.node.moment import Moment
 from actors.space.connection_rules import Connection
+from actors.space.counts import SpaceCounts
 from actors.space.replay_rules import ReplayMemory
 from actors.space.room_effects import CloseWith, Effect, Effects, Opening, SendPing, SendTo
 from actors.space.roster_rules import Roster
@@ -76,7 +77,9 @@ class RoomRules:
         now: Moment,
         *,
         is_encrypted: bool = False,
+        counts: SpaceCounts | None = None,
     ) -> None:
+        self.counts = counts or SpaceCounts()
         self.ends_at_ms = ends_at_ms
         """To be set when it is moved; `next_deadline_s` follows."""
         self.seq = 0
@@ -203,12 +206,12 @@ class RoomRules:
         if wait_ms is None:
             wait_ms = self._rate.take(now_s)
         if wait_ms is not None:
-            return _problem(connection, EchoError.RATE_LIMITED, getattr(frame, "id", None), wait_ms)
+            return self._problem(connection, EchoError.RATE_LIMITED, getattr(frame, "id", None), wait_ms)
         if isinstance(frame, BadFrame):
             connection.bad_frames += 1
             if connection.bad_frames >= self._settings.bad_frames_max:
                 return self._close(connection, RoomClose.BAD_FRAME, now)
-            return _problem(connection, EchoError.INVALID_PAYLOAD, frame.id)
+            return self._problem(connection, EchoError.INVALID_PAYLOAD, frame.id)
         connection.bad_frames = 0
         match frame:
             case Send():
@@ -229,7 +232,7 @@ class RoomRules:
     def _relay(self, sender: Connection, sent: Send, now: Moment) -> Effects:
         fault = self._fault_of_plain(sent.data, sent.bin)
         if fault is not None:
-            return _problem(sender, fault, sent.id)
+            return self._problem(sender, fault, sent.id)
         self.seq += 1
         message = Message(self.seq, sender.uid, sender.conn, now.wall_ms, sent.data, sent.bin, sent.sub, sent.tuid)
         self._memory.expire(now.mono_s)
@@ -238,6 +241,8 @@ class RoomRules:
         if not (sent.wants_copy or sender.wants_copy):
             own = sender.key
             keys = [key for key in keys if key != own]
+        self.counts.messages += 1
+        self.counts.deliveries += len(keys)
         effects: list[Effect] = [SendTo(keys, message)] if keys else []
         if sent.id is not None:
             effects.append(SendTo((sender.key,), Ack(sent.id, self.seq, len(keys))))
@@ -255,7 +260,7 @@ class RoomRules:
     def _join(self, connection: Connection, subs: tuple[str, ...], now: Moment) -> Effects:
         new = [sub for sub in subs if sub not in connection.subs]
         if len(connection.subs) + len(new) > SUBS_MAX:
-            return _problem(connection, EchoError.INVALID_PAYLOAD)
+            return self._problem(connection, EchoError.INVALID_PAYLOAD)
         self._roster.enter(connection, new)
         return self._announce_subs(Change.JOIN, connection, now, new)
 
@@ -266,13 +271,13 @@ class RoomRules:
 
     def _set_state(self, connection: Connection, data: bytes, now: Moment) -> Effects:
         if len(data) > self._settings.state_bytes_max:
-            return _problem(connection, EchoError.PAYLOAD_TOO_LARGE)
+            return self._problem(connection, EchoError.PAYLOAD_TOO_LARGE)
         fault = self._fault_of_plain(data, None)
         if fault is not None:
-            return _problem(connection, fault)
+            return self._problem(connection, fault)
         wait_ms = connection.state_wait_ms(self._settings, now.mono_s)
         if wait_ms is not None:
-            return _problem(connection, EchoError.RATE_LIMITED, None, wait_ms)
+            return self._problem(connection, EchoError.RATE_LIMITED, None, wait_ms)
         connection.state = data
         return self._announce(Change.STATE, connection, now, data=data)
 
@@ -349,8 +354,9 @@ class RoomRules:
         connection = self._roster.give_up(uid, key)
         return () if connection is None else self._announce(Change.LEAVE, connection, now)
 
-
-def _problem(
-    connection: Connection, error: EchoError, chosen: str | None = None, retry_after_ms: int | None = None
-) -> Effects:
-    return (SendTo((connection.key,), Problem(error, chosen, retry_after_ms)),)
+    def _problem(
+        self, connection: Connection, error: EchoError, chosen: str | None = None, retry_after_ms: int | None = None
+    ) -> Effects:
+        """What the client is told; it stays."""
+        self.counts.frames_refused[error.word] += 1
+        return (SendTo((connection.key,), Problem(error, chosen, retry_after_ms)),)

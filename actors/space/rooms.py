@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 
 from actors.node.moment import Moment
+from actors.space.counts import SpaceCounts
 from actors.space.events import Space
 from actors.space.room import Room, RoomConnection
 from actors.space.room_effects import Opening
@@ -22,8 +23,15 @@ from schemas.ulids import Mint
 
 
 class Rooms:
-    def __init__(self, supervisor: Supervisor, settings: SpaceSettings, now: Callable[[], Moment]) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        settings: SpaceSettings,
+        now: Callable[[], Moment],
+        counts: SpaceCounts | None = None,
+    ) -> None:
         self.settings = settings
+        self.counts = counts or SpaceCounts()
         self.registry: Registry[str, Room] = Registry()
         self._supervisor = supervisor
         self._now = now
@@ -54,6 +62,7 @@ class Rooms:
             space.ends_at_ms,
             self._now(),
             is_encrypted=space.is_encrypted,
+            counts=self.counts,
         )
         room = Room(rules, self._now, self.settings.message_bytes_max)
         room.handle = self._supervisor.start(
@@ -68,6 +77,15 @@ class Rooms:
             )
         )
         return room
+
+    @property
+    def connections(self) -> int:
+        """Of all rooms."""
+        return sum(len(room.rules) for room in self.registry)
+
+    def connections_of(self, space_id: str) -> int:
+        room = self.registry.find(space_id)
+        return 0 if room is None else len(room.rules)
 
     def end(self, space_id: str) -> None:
         """The space is over: its connections are closed with 4410."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from actors.space.store import DEFAULT_LIMITS, SpaceStoreLimits
+
 
 @dataclass(frozen=True, slots=True)
 class SpaceSettings:
@@ -24,6 +26,16 @@ class SpaceSettings:
     # ---- the disk, of all spaces
     total_bytes_max: int = 10 * 1024**3  # writes are 503 `storage_not_ready`; reads go on
     disk_free_min: float = 0.10  # of the disk; with less, writes are 503 `storage_not_ready`; reads go on
+    # ---- the store, of all spaces
+    queue_writes_max: int = DEFAULT_LIMITS.queue_writes_max  # that wait to be committed; the next is 503 `overloaded`
+    queue_bytes_max: int = DEFAULT_LIMITS.queue_bytes_max  # of values among them; the next write is 503 `overloaded`
+    batch_writes_max: int = DEFAULT_LIMITS.batch_writes_max  # in one transaction; the rest wait for the next
+    wal_bytes_max: int = DEFAULT_LIMITS.wal_bytes_max  # of the write-ahead file, about; then it is folded in
+    uploads_max: int = DEFAULT_LIMITS.uploads_max  # at a time; the next one is 503 `overloaded`
+    upload_buffer_bytes_max: int = DEFAULT_LIMITS.upload_buffer_bytes_max  # held of an upload; then they are written
+    file_threads_max: int = DEFAULT_LIMITS.file_threads_max  # that write and read files; the next piece waits for one
+    erasing_threads_max: int = DEFAULT_LIMITS.erasing_threads_max  # spaces erased at a time; the next one waits
+    cache_bytes_max: int = DEFAULT_LIMITS.cache_bytes_max  # of values in memory; the least recently used go
     # ---- rooms
     connections_max: int = 256  # of a room; the next one is closed with 4420 after the upgrade
     message_bytes_max: int = 65_536  # of a frame; a larger one closes the connection with 1009
@@ -48,3 +60,18 @@ class SpaceSettings:
     state_bytes_max: int = 1_024  # of a presence state; more is `payload_too_large`
     states_max: int = 10  # changes of state of a connection in `states_s`; one more is `rate_limited`
     states_s: float = 30.0  # in which `states_max` changes of state are taken
+
+    @property
+    def store_limits(self) -> SpaceStoreLimits:
+        return SpaceStoreLimits(
+            queue_writes_max=self.queue_writes_max,
+            queue_bytes_max=self.queue_bytes_max,
+            batch_writes_max=self.batch_writes_max,
+            wal_bytes_max=self.wal_bytes_max,
+            uploads_max=self.uploads_max,
+            upload_buffer_bytes_max=self.upload_buffer_bytes_max,
+            page_keys_max=self.list_keys_max,
+            file_threads_max=self.file_threads_max,
+            erasing_threads_max=self.erasing_threads_max,
+            cache_bytes_max=self.cache_bytes_max,
+        )

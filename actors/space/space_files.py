@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from actors.space.counts import Operation
 from actors.space.events import Space
 from actors.space.spaces import EchoSpaces, error_of
 from actors.space.store import Refused, StoredFile, Upload
@@ -51,7 +52,10 @@ class SpaceFiles:
         answer = await self._store.delete_file(space.space_id, file_id)
         if isinstance(answer, Refused):
             return error_of(answer)
-        return None if answer else EchoError.FILE_NOT_FOUND
+        if not answer:
+            return EchoError.FILE_NOT_FOUND
+        self._spaces.counts.operations[Operation.FILE_DELETE] += 1
+        return None
 
 
 class FileComing:
@@ -79,7 +83,10 @@ class FileComing:
         if not self._spaces.is_live(self._space.space_id):
             return EchoError.SPACE_NOT_FOUND
         stored = await self._upload.finish(self._spaces.now().wall_ms)
-        return error_of(stored) if isinstance(stored, Refused) else stored
+        if isinstance(stored, Refused):
+            return error_of(stored)
+        self._spaces.counts.operations[Operation.FILE_UPLOAD] += 1
+        return stored
 
     async def __aenter__(self) -> "FileComing":
         return self

@@ -6,6 +6,7 @@ nowhere. Which bytes a request has, and how an answer is encoded, is for whoever
 
 from dataclasses import dataclass
 
+from actors.space.counts import Operation
 from actors.space.events import Space
 from actors.space.kv_rules import (
     UNCONDITIONAL,
@@ -34,6 +35,7 @@ class SpaceValues:
     def __init__(self, spaces: EchoSpaces) -> None:
         self._spaces = spaces
         self._store = spaces.store
+        self._done = spaces.counts.operations
 
     async def put(
         self, space: Space, token: str, key: str, write: KvWrite, precondition: Precondition = UNCONDITIONAL
@@ -69,6 +71,7 @@ class SpaceValues:
             return error_of(answer)
         if isinstance(answer, VersionConflict):
             return EchoError.VERSION_CONFLICT
+        self._done[Operation.KV_WRITE] += 1
         entry = KvEntry(key, answer.version, now_ms, admitted.expires_at_ms, space.is_encrypted)
         return Put(entry, answer.is_new)
 
@@ -82,6 +85,7 @@ class SpaceValues:
             return EchoError.SPACE_NOT_FOUND
         if found is None:
             return EchoError.KEY_NOT_FOUND
+        self._done[Operation.KV_READ] += 1
         return KvEntry(key, found.version, found.updated_at_ms, found.expires_at_ms, found.encrypted, found.value)
 
     async def delete(self, space: Space, key: str) -> EchoError | None:
@@ -93,7 +97,10 @@ class SpaceValues:
         answer = await self._store.delete(space.space_id, key, self._now_ms)
         if isinstance(answer, Refused):
             return error_of(answer)
-        return None if answer else EchoError.KEY_NOT_FOUND
+        if not answer:
+            return EchoError.KEY_NOT_FOUND
+        self._done[Operation.KV_DELETE] += 1
+        return None
 
     async def list(self, space: Space, wish: ListWish) -> KeyPage | EchoError:
         if not await self._spaces.opened(space.space_id):

@@ -10,6 +10,8 @@ The values and files of a space are in `space_values` and `space_files`; its soc
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from typing import Literal
 
 import structlog
 import trio
@@ -17,6 +19,7 @@ import trio
 from actors.log.store import Appended, AppendRefused, LogStore, OpenItem, Part, RefusalReason, UnreadableError
 from actors.node.moment import Moment
 from actors.space import events
+from actors.space.counts import SpaceCounts
 from actors.space.events import Ending, Event, Space, SpaceClosed
 from actors.space.settings import SpaceSettings
 from actors.space.space_rules import NewSpace, Spaces, close_space, expire, holds_claim, move_end, open_space
@@ -55,8 +58,10 @@ class EchoSpaces:
         now: Callable[[], Moment],
         random: Callable[[int], bytes],
         new_id: Callable[[], str],
+        counts: SpaceCounts | None = None,
     ) -> None:
         self.store = store
+        self.counts = counts or SpaceCounts()
         self.settings = settings
         self.now = now
         self.random = random
@@ -68,6 +73,7 @@ class EchoSpaces:
         self._new_id = new_id
         self._spaces = Spaces()
         self._unerased: dict[str, bool] = {}  # that are over; whether the store has done its part
+        self._refused_by_disk: set[str] = set()  # those of them of which the log has said so
         self._opening = 0  # on their way, so that tasks which open at the same time cannot pass the limit together
         self._in_use: OrderedDict[str, None] = OrderedDict()  # whose index is in memory, the latest last
         self._wake = trio.Event()
@@ -76,6 +82,17 @@ class EchoSpaces:
 
     def __len__(self) -> int:
         return len(self._spaces)
+
+    @property
+    def unerased(self) -> int:
+        """How many are over and not wholly erased yet."""
+        return len(self._unerased)
+
+    def live_behind(self, space_id: str, count_max: int) -> list[Space]:
+        """Live spaces in the order of their ids, from the first one behind this."""
+        now_ms = self.now().wall_ms
+        behind = (space for space in self._spaces if space.space_id > space_id and space.is_live(now_ms))
+        return nsmallest(count_max, behind, key=lambda space: space.space_id)
 
     # ---- at the start ------------------------------------------------------------------------------------------------
 
@@ -90,6 +107,8 @@ class EchoSpaces:
             kept.discard(space_id)
             if space is not None and space.is_live(self.now().wall_ms):
                 self._spaces.put(space)
+            elif space is not None:
+                self._note_end(space_id, space.ending or Ending.EXPIRED)
             else:
                 self._unerased[space_id] = False
         self._unerased.update(dict.fromkeys(kept, False))  # made, and never written down
@@ -139,6 +158,8 @@ class EchoSpaces:
             self._opening -= 1
         self._use(space_id)
         self._wake.set()
+        self.counts.opened += 1
+        log.info("space_opened", space_id=space_id)
         return Opened(self._apply(None, decided), token, claim)
 
     def find(self, token: str) -> Space | None:
@@ -253,21 +274,34 @@ class EchoSpaces:
         """From here on nobody finds it."""
         self._spaces.remove(space_id)
         self._in_use.pop(space_id, None)
-        self._unerased[space_id] = False
-        log.info("space_ended", space_id=space_id, ending=_ending_of(decided))
+        self._note_end(space_id, _ending_of(decided))
         self.on_end(space_id)
+
+    def _note_end(self, space_id: str, ending: Ending) -> None:
+        self._unerased[space_id] = False
+        self.counts.ended[ending] += 1
+        log.info("space_ended", space_id=space_id, reason=str(ending))
 
     async def _erase(self, space_id: str) -> bool:
         """Whether nothing is left of it. The key goes first, so that a crash in the middle leaves noise."""
         with trio.CancelScope(shield=True):
             if not self._unerased.get(space_id, True):
                 if await self.store.end(space_id) is not None:
-                    return False
+                    return self._not_erased(space_id)
                 self._unerased[space_id] = True
             if await self._log.forget(_PREFIX + space_id) is not None:
-                return False
-            self._unerased.pop(space_id, None)
+                return self._not_erased(space_id)
+            if self._unerased.pop(space_id, None) is not None:  # else another task was quicker
+                self._refused_by_disk.discard(space_id)
+                log.info("space_erased", space_id=space_id)
         return True
+
+    def _not_erased(self, space_id: str) -> Literal[False]:
+        self.counts.erase_failures += 1
+        if space_id not in self._refused_by_disk:  # it is tried again every second, and told once
+            self._refused_by_disk.add(space_id)
+            log.error("space_not_erased", space_id=space_id)
+        return False
 
     # ---- for whoever looks into a space ------------------------------------------------------------------------------
 
@@ -311,5 +345,5 @@ def error_of(refused: Refused) -> EchoError:
     return EchoError[refused.reason.name]
 
 
-def _ending_of(decided: Sequence[Event]) -> str:
+def _ending_of(decided: Sequence[Event]) -> Ending:
     return next((event.ending for event in decided if isinstance(event, SpaceClosed)), Ending.EXPIRED)

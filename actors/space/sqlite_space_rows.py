@@ -28,6 +28,7 @@ from actors.space.store import (
     Refused,
     StoredFile,
     Subscription,
+    Usage,
     VersionConflict,
     Written,
 )
@@ -53,6 +54,7 @@ CREATE TABLE subscription (
 _SPACE = "SELECT id, version FROM space WHERE name = ?"
 _PUT = "INSERT OR REPLACE INTO kv VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _ROW = "lookup, version, updated_ms, expires_ms, is_encrypted, size, name"
+_TOTALS = ("count(*)", "total(size)")
 _OF_SPACE = "space = (SELECT id FROM space WHERE name = ?)"
 
 
@@ -127,6 +129,21 @@ def sizes(db: sqlite3.Connection) -> dict[str, int]:
     """How many bytes of values and files each space has."""
     of_table = "(SELECT total(size) FROM {} WHERE space = id)"
     return dict(db.execute(f"SELECT name, {of_table.format('kv')} + {of_table.format('file')} FROM space"))
+
+
+def usages(db: sqlite3.Connection, space_ids: Iterable[str]) -> dict[str, Usage]:
+    """What these spaces have. Sizes are in the clear, so no key is needed."""
+    totals = [f"(SELECT {what} FROM {table} WHERE space = id)" for table in ("kv", "file") for what in _TOTALS]
+    subscriptions = "(SELECT count(*) FROM subscription WHERE space = id)"
+    query = f"SELECT {', '.join(totals)}, {subscriptions} FROM space WHERE name = ?"
+    found = {space_id: db.execute(query, (space_id,)).fetchone() for space_id in space_ids}
+    return {space_id: Usage(*map(int, numbers)) for space_id, numbers in found.items() if numbers is not None}
+
+
+def touch(db: sqlite3.Connection) -> bool:
+    """Write, and change nothing."""
+    db.execute(f"PRAGMA user_version = {_FORM}")
+    return True
 
 
 def load_index(db: sqlite3.Connection, key: SpaceKey) -> tuple[SpaceIndex, dict[str, bytes]]:

@@ -12,7 +12,7 @@ what happened in a space.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -352,8 +352,23 @@ class SqliteSpaceStore:
         found = self._spaces.find(space_id)
         return Usage() if found is None else found[1].usage
 
+    async def usages(self, space_ids: Sequence[str]) -> dict[str, Usage]:
+        there = [(space_id, space) for space_id in space_ids if (space := self._spaces.get(space_id)) is not None]
+        closed = [space_id for space_id, space in there if space.index is None]
+        read = await self._database.read(partial(rows.usages, space_ids=closed)) if closed else {}
+        if not closed:
+            await trio.lowlevel.checkpoint()
+        in_memory = {space_id: space.index.usage for space_id, space in there if space.index is not None}
+        return {**read, **in_memory}
+
     def totals(self) -> Totals:
         return Totals(len(self._spaces.ids()), self._spaces.stored_bytes, self._content.free_ratio())
+
+    async def takes_writes(self) -> bool:
+        try:
+            return await self._database.commit(rows.touch) is True
+        except StoreFailedError:
+            return False
 
     def _forget_values(self, space_id: str, index: SpaceIndex) -> None:
         for key in index.keys:

@@ -15,6 +15,7 @@ only its own bounds, `SpaceStoreLimits`.
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
@@ -277,8 +278,14 @@ class SpaceStore(Protocol):
     def usage(self, space_id: str) -> Usage:
         """What the space has."""
 
+    async def usages(self, space_ids: Sequence[str]) -> dict[str, Usage]:
+        """What each of these has, open or not; those that there are not are left out."""
+
     def totals(self) -> Totals:
         """What all spaces have."""
+
+    async def takes_writes(self) -> bool:
+        """Whether a write would be committed now: one is made that changes nothing."""
 
     async def watch(self) -> None:
         """Wait until the store is closed, or raise `StoreFailedError` as soon as it has failed."""

@@ -40,6 +40,8 @@ class Declined:
 Outcome: TypeAlias = Done | Declined
 Act: TypeAlias = Callable[[Any, Principal], Outcome | Awaitable[Outcome]]
 """Performs an action: what was asked, decoded, and by whom."""
+Remove: TypeAlias = Callable[[str], Awaitable[Outcome]]
+"""Removes what has this name."""
 Look: TypeAlias = Callable[[Exchange], Awaitable[Mapping[str, Any] | None]]
 """What to answer; None when it has answered already."""
 
@@ -68,6 +70,10 @@ class Actions:
         """`shape` is what the body has to decode to."""
         return OperatorRoute("POST", scope, partial(self._perform, name, scope, shape, act, body_bytes_max))
 
+    def removal(self, name: str, scope: OperatorScope, remove: Remove) -> OperatorRoute:
+        """An action without a body, on what the path names; done, it is answered with 204."""
+        return OperatorRoute("DELETE", scope, partial(self._remove, name, scope, remove))
+
     def look(self, scope: OperatorScope, look: Look) -> OperatorRoute:
         return OperatorRoute("GET", scope, partial(self._show, scope, look))
 
@@ -89,16 +95,36 @@ class Actions:
         body_bytes_max: int,
         exchange: Exchange,
     ) -> None:
+        async def outcome() -> Outcome | NotAdmitted:
+            return await self._outcome(scope, shape, act, body_bytes_max, exchange)
+
+        await self._audited(name, scope, outcome, lambda done: exchange.json(done.answer), exchange)
+
+    async def _remove(self, name: str, scope: OperatorScope, remove: Remove, exchange: Exchange) -> None:
+        async def outcome() -> Outcome | NotAdmitted:
+            checked = self._operators.having(scope).check(exchange)
+            return checked if isinstance(checked, NotAdmitted) else await remove(exchange.name)
+
+        await self._audited(name, scope, outcome, lambda _: exchange.no_content(), exchange)
+
+    async def _audited(
+        self,
+        name: str,
+        scope: OperatorScope,
+        perform: Callable[[], Awaitable[Outcome | NotAdmitted]],
+        answer: Callable[[Done], Awaitable[None]],
+        exchange: Exchange,
+    ) -> None:
         arrived = self._now()
         operator = await self._operators.any.admit(exchange)
         if operator is None:
             return
         decision, code, reason, target = Decision.ABANDONED, None, None, None
         try:
-            outcome = await self._outcome(scope, shape, act, body_bytes_max, exchange)
+            outcome = await perform()
             if isinstance(outcome, Done):
                 decision, target = Decision.ANSWERED, outcome.target
-                await exchange.json(outcome.answer)
+                await answer(outcome)
                 return
             decision, reason = Decision.REFUSED, outcome.reason
             if isinstance(outcome, NotAdmitted):

@@ -1,7 +1,7 @@
 """How the gateway is, for whoever asks: both routes are open, so neither may cost more for being asked often.
 
 GET /healthz   the process runs; the name of the service
-GET /readyz    able to serve: its log takes a write
+GET /readyz    able to serve: its log takes a write, and so does the store of spaces, where they are on
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from actors.log.store import Appended, LogStore, OpenItem, Part, StoreFailedError
+from actors.space.spaces import EchoSpaces
 from gateway.net.cors import CORS, answer_preflight
 from gateway.net.exchange import Exchange
 from gateway.net.router import ANY, Routes
@@ -49,6 +50,15 @@ class HealthRoutes:
                     self._verdict = await self._probe()
                 self._good_until_s = trio.current_time() + VERDICT_S
         return self._verdict
+
+
+async def is_ready(log: LogStore, spaces: EchoSpaces | None, wall_ms: int) -> bool:
+    """Whether what has to be written can be.
+
+    That spaces have reached `total_bytes_max`, or leave too little of the disk free, is no reason to say no: visitors
+    could fill them, and would take the gateway from its agents and nodes.
+    """
+    return await takes_writes(log, wall_ms) and (spaces is None or await spaces.store.takes_writes())
 
 
 async def takes_writes(store: LogStore, wall_ms: int) -> bool:

@@ -15,6 +15,7 @@ import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
+from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
 from actors.stream.streams import Streams
@@ -22,8 +23,9 @@ from actors.supervision.supervisor import Supervisor
 from gateway.api.actions import Actions
 from gateway.api.admin import Admin
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
+from gateway.api.admin_spaces import AdminSpaces
 from gateway.api.feature import api_feature
-from gateway.api.health import takes_writes
+from gateway.api.health import is_ready
 from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
 from gateway.api.node_list import NodeList
 from gateway.calls.audit import Audit
@@ -54,6 +56,7 @@ from gateway.net.hypercorn.tls_connection import ALPN
 from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
+from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
 from gateway.spaces.feature import body_bytes_max_with_spaces, spaces_feature
 from gateway.spaces.opening import PublicBase, opened_spaces
@@ -127,6 +130,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     scheme = "http" if http_tls is None else "https"
     base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if settings.echo.enabled else None
     mint, now_here = Mint(os.urandom), now_of_this_run()
+    space_counts = SpaceCounts()
 
     def new_id() -> str:
         return mint.mint(now_here().wall_ms)
@@ -135,7 +139,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         folder.trust(token_keys)
         async with (
             await SqliteStore.open(folder.log_path) as store,
-            opened_spaces(folder.path, store, settings.echo, now_here, new_id) as spaces,
+            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as spaces,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -178,6 +182,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, public_url)
 
             mcp, *other_views = map(endpoint, VIEWS)
+            rooms = None if spaces is None else Rooms(supervisor, settings.echo, now_here, space_counts)
             page = MetricsPage(
                 calls=audit.counts,
                 streams=streams,
@@ -187,6 +192,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ledgers=devices.ledgers,
                 mcp_sessions=sessions,
                 listeners=watches,
+                spaces=SpaceFamilies(space_counts, spaces, rooms),
                 started_s=now_here().wall_ms / 1000,
             )
 
@@ -199,12 +205,14 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             scrapers = Operators(folder.verifier, now_here, since_ms, FOR_SCRAPERS).having(OperatorScope.FLEET_READ)
             ledgers = devices.ledgers
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
-            admin_nodes = AdminNodes(Actions(operators, audit, now_here), lives, node_list).routes
-            admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, admin_nodes).routes
+            actions = Actions(operators, audit, now_here)
+            more = [AdminNodes(actions, lives, node_list).routes]
+            if spaces is not None and rooms is not None:
+                more.append(AdminSpaces(actions, spaces, rooms).routes)
+            admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             echo_features: tuple[Feature, ...] = ()
-            if spaces is not None and base is not None:
-                rooms = Rooms(supervisor, settings.echo, now_here)
+            if spaces is not None and rooms is not None and base is not None:
                 spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
                 entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, now_here)
                 echo_features = (spaces_feature(spaces, settings.echo, base, new_id), entrance.feature)
@@ -220,7 +228,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     calls,
                     subscribe,
                     folder.jwks,
-                    lambda: takes_writes(store, now_here().wall_ms),
+                    lambda: is_ready(store, spaces, now_here().wall_ms),
                     *((admin_routes, metrics_routes) if admin is None else ()),
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,

@@ -52,6 +52,8 @@ class BadQuery(Exception):  # noqa: N818
 class Exchange:
     name = ""
     """What stood in the place of `{}` in its route's path."""
+    refused_with: str | None = None
+    """The word of a refusal, of routes that have words of their own; for whoever counts them."""
 
     def __init__(self, scope: AsgiScope, receive: Receive, send: Send, new_id: Callable[[], str]) -> None:
         self.method: str = scope["method"]

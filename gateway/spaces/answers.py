@@ -16,6 +16,7 @@ async def refuse(
 ) -> None:
     """Nothing that was sent is repeated, in the answer or in the log."""
     correlation_id = exchange.logged_id(error.status, reason=error.word)
+    exchange.refused_with = error.word
     more = {**headers, CORRELATION_ID: correlation_id.encode()}
     if error is EchoError.UNAUTHORIZED:
         more[b"www-authenticate"] = b"Bearer"

@@ -10,7 +10,8 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.main.feature import Feature
-from gateway.net.router import Route
+from gateway.net.exchange import Exchange
+from gateway.net.router import Handler, Route
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
@@ -41,7 +42,21 @@ def spaces_feature(
         supervisor.start(ChildSpec(name="space_store", run=spaces.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
         supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
-    return Feature(routes, start)
+    refused = spaces.counts.requests_refused
+    return Feature({path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}, start)
+
+
+def _counted(handle: Handler, refused: dict[str, int]) -> Handler:
+    """The same, and a refusal is counted by its word."""
+
+    async def counted(exchange: Exchange) -> None:
+        try:
+            await handle(exchange)
+        finally:
+            if exchange.refused_with is not None:
+                refused[exchange.refused_with] += 1
+
+    return counted
 
 
 def body_bytes_max_with_spaces(otherwise: Callable[[str], int]) -> Callable[[str], int]:

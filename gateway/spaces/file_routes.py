@@ -131,6 +131,7 @@ class FileRoutes:
         part = byte_range(wanted, file.size) if exchange.method == "GET" else None
         if isinstance(part, Unsatisfiable):
             # Of the closed set of errors none has 416: the word is that of a parameter that cannot be.
+            exchange.refused_with = EchoError.INVALID_PAYLOAD.word
             error = error_object(EchoError.INVALID_PAYLOAD, exchange.logged_id(416))
             await exchange.json(error, 416, {**CORS, b"content-range": b"bytes */%d" % file.size})
             return

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from actors.log.store import LogStore
 from actors.node.moment import Moment
+from actors.space.counts import SpaceCounts
 from actors.space.spaces import EchoSpaces
 from actors.space.sqlite_space_store import SqliteSpaceStore
 from gateway.main.settings import SettingsError
@@ -19,15 +20,20 @@ from gateway.spaces.settings import EchoSettings
 
 @asynccontextmanager
 async def opened_spaces(
-    folder: Path, log: LogStore, settings: EchoSettings, now: Callable[[], Moment], new_id: Callable[[], str]
+    folder: Path,
+    log: LogStore,
+    settings: EchoSettings,
+    now: Callable[[], Moment],
+    new_id: Callable[[], str],
+    counts: SpaceCounts,
 ) -> AsyncIterator[EchoSpaces | None]:
     """None where they are off. What expired while no gateway ran is erased before this goes on."""
     if not settings.enabled:
         yield None
         return
-    async with await SqliteSpaceStore.at(folder) as store:
+    async with await SqliteSpaceStore.at(folder, settings.store_limits) as store:
         await store.load()
-        spaces = EchoSpaces(store, log, settings, now, os.urandom, new_id)
+        spaces = EchoSpaces(store, log, settings, now, os.urandom, new_id, counts)
         await spaces.load()
         yield spaces
 

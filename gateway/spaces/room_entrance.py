@@ -28,6 +28,7 @@ from gateway.net.pump import Pump
 from gateway.net.router import ANY
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.asgi_room_socket import AsgiRoomSocket
+from gateway.spaces.join_hint_rules import area_of, is_locale
 from gateway.spaces.room_query_rules import chosen_encoding, opening_of
 from gateway.spaces.room_socket import RoomSocket, RoomSocketSettings, SocketServices
 from gateway.spaces.upgrade_rate_rules import UpgradeGate, UpgradeRates
@@ -88,6 +89,7 @@ class RoomEntrance:
     async def enter(self, exchange: Exchange) -> None:
         verdict = self._judge(exchange)
         if isinstance(verdict, _Refused):
+            self._rooms.counts.upgrades_refused[verdict.error.word] += 1
             await _refuse(exchange, verdict)
         elif verdict.upgrade is not None:
             self._adopt(verdict, verdict.upgrade)  # no checkpoint since it was judged: the socket has one owner
@@ -128,6 +130,7 @@ class RoomEntrance:
         if not self._addresses.enter(address):
             return _Refused(EchoError.OVERLOADED)
         self.sockets += 1
+        self._rooms.counts.joins[area_of(exchange.query("tz")), is_locale(exchange.query("loc"))] += 1
         return _Admitted(space, opening, encoding, upgrade, answer, address)
 
     def _adopt(self, admitted: _Admitted, upgrade: Upgrade) -> None:

@@ -1,7 +1,9 @@
 """The section `[echo]`: the limits of spaces (`actors/space/settings.py`), and those of their HTTP routes."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import msgspec
 
 from actors.space.settings import SpaceSettings
 
@@ -10,7 +12,9 @@ from actors.space.settings import SpaceSettings
 class EchoSettings(SpaceSettings):
     enabled: bool = False  # without it every route of spaces is 404
     service_name: str = "kisko-echo"  # as `GET /healthz` says it
-    create_password: str | None = None  # needed by `POST /spaces`, if set; a wrong one is 401
+    # Needed by `POST /spaces`, if set; a wrong one is 401. An empty one would let everybody in, and stops the start. It
+    # is in no dump of the settings.
+    create_password: Annotated[str, msgspec.Meta(min_length=1)] | None = field(default=None, repr=False)
     csrf: Literal["standard", "strict"] = "standard"  # of `POST /spaces`; without it 403 `csrf_failed`
     # ---- rates, as a burst and what is refilled; above them 429 `rate_limited`. Of IPv6, a /64 is one address.
     rest_burst: int = 120  # requests of one address

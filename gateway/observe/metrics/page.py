@@ -20,6 +20,7 @@ from actors.node.reports import Drop
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
 from gateway.governance.denials import DenialCode
+from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
 from schemas.closes import StreamClose
 
@@ -42,6 +43,7 @@ class MetricsPage:
     ledgers: Ledgers
     mcp_sessions: Sized
     listeners: Sized
+    spaces: SpaceFamilies
     started_s: float  # Unix time
     build: Mapping[str, str] = field(default_factory=_build)
 
@@ -58,6 +60,7 @@ class MetricsPage:
         yield gauge(
             "heliograph_listeners", "MCP clients that are told of changes, by session or stream.", len(self.listeners)
         )
+        yield from self.spaces.families()
         yield from self._process()
 
     def _calls(self) -> Iterator[Family]:

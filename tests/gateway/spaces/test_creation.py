@@ -156,6 +156,6 @@ async def test_no_log_line_has_a_token_a_key_or_a_path() -> None:
             await here.put("es_canary", "canary")
             await here.ask("DELETE", f"/api/s/{made['token']}", authorization=f"Bearer {made['claim']}")
     said = repr(logged)
-    assert {line["event"] for line in logged} == {"request_refused", "space_ended"}
+    assert {line["event"] for line in logged} == {"request_refused", "space_opened", "space_ended", "space_erased"}
     for secret in (made["token"], made["claim"], "canary", "/api/"):
         assert secret not in said
