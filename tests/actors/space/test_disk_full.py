@@ -82,6 +82,16 @@ class PageLimit:
         self.disk.is_full = False
 
 
+class ReadOnly(PageLimit):
+    """A database that takes no write at all."""
+
+    def fill(self) -> None:
+        self.connections[0].execute("PRAGMA query_only = ON")
+
+    def make_room(self) -> None:
+        self.connections[0].execute("PRAGMA query_only = OFF")
+
+
 @pytest.fixture(params=["tmpfs", "page limit"])
 def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
     if request.param == "page limit":
@@ -170,3 +180,16 @@ async def test_without_room_a_space_ends_or_is_at_least_unreadable_from_then_on(
         assert await put(store, B, "k") == 1
     async with await small_disk.open() as store:
         assert store.space_ids() == (B,)
+
+
+@bounded
+async def test_a_store_whose_commits_fail_says_that_it_takes_no_writes(tmp_path: Path) -> None:
+    with tmpfs(tmp_path) as mounted:
+        disk: SmallDisk = Tmpfs(tmp_path) if mounted else ReadOnly(tmp_path)
+        async with await disk.open() as store:
+            await store.create(A)
+            assert await store.takes_writes()
+            disk.fill()
+            assert not await store.takes_writes()
+            disk.make_room()
+            assert await store.takes_writes()

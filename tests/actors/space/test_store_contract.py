@@ -21,7 +21,7 @@ from actors.space.store import (
     Written,
 )
 from tests.actors.log.shelves import bounded, in_order
-from tests.actors.space.shelves import LATER_MS, NOW_MS, A, B, C, Shelf, cancelled, put
+from tests.actors.space.shelves import LATER_MS, NOW_MS, A, B, C, F, Shelf, cancelled, put, upload
 
 
 async def put_if(store: SpaceStore, key: str, expected_version: int, now_ms: int = NOW_MS) -> PutAnswer:
@@ -413,3 +413,35 @@ async def test_what_lies_under_a_key_is_told_until_it_is_swept_out(shelf: Shelf)
         assert store.key_info(B, "k") is None
         await store.sweep_expired(A, LATER_MS)
         assert store.key_info(A, "k") is None
+
+
+@bounded
+async def test_usages_are_told_of_spaces_that_are_open_and_that_are_not_and_of_no_others(shelf: Shelf) -> None:
+    has = {A: Usage(keys=2, kv_bytes=5, files=1, file_bytes=7, subscriptions=1), B: Usage()}
+    async with await shelf.open() as store:
+        await store.create(A)
+        await store.create(B)
+        await put(store, A, "k", b"123")
+        await put(store, A, "l", b"45")
+        await upload(store, A, F, b"content")
+        await store.put_subscription(A, "https://a", b"1")
+        assert await store.usages([A, B, C]) == has
+        assert store.release(A)
+        assert await store.usages([A, B]) == has
+        assert await store.usages([]) == {}
+    async with await shelf.open() as store:
+        assert await store.usages([A, B]) == has
+        await store.end(A)
+        assert await store.usages([A, B]) == {B: Usage()}
+
+
+@bounded
+async def test_a_look_at_whether_writes_are_taken_changes_nothing(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.create(A)
+        version = await put(store, A, "k")
+        assert await store.takes_writes()
+        assert await put(store, A, "k") == version + 1
+        assert (store.usage(A).keys, store.totals().spaces) == (1, 1)
+    with pytest.raises(trio.ClosedResourceError):
+        await store.takes_writes()

@@ -6,6 +6,7 @@ from typing import get_type_hints
 
 import pytest
 
+from actors.space.store import DEFAULT_LIMITS, SpaceStoreLimits
 from gateway.main.settings import Address, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings
 
@@ -151,3 +152,48 @@ def test_address_is_host_and_port(text: str, address: Address) -> None:
 def test_other_texts_are_no_address(text: str) -> None:
     with pytest.raises(SettingsError, match="HOST:PORT"):
         Address.parse(text)
+
+
+def test_every_limit_of_the_contract_of_spaces_is_a_setting_with_its_default() -> None:
+    """The table of the contract's §11, and the rates of its §3 but for upgrades."""
+    expected = {
+        "room_ttl_s": 604_800, "value_bytes_max": 262_144, "body_bytes_max": 294_912, "file_bytes_max": 10_485_760,
+        "files_bytes_max": 104_857_600, "keys_max": 1_024, "kv_bytes_max": 16 * 2**20, "files_max": 1_000,
+        "message_bytes_max": 65_536, "frames_per_s_max": 50, "room_frames_per_s_max": 500, "burst_factor": 2,
+        "connections_max": 256, "spaces_max": 10_000, "enabled": False, "create_password": None,
+        "total_bytes_max": 10 * 2**30, "disk_free_min": 0.1, "service_name": "kisko-echo",
+        "rest_burst": 120, "rest_per_s": 20, "room_rest_burst": 600, "room_rest_per_s": 100, "creations_burst": 10,
+        "creations_per_h": 10, "passwords_burst": 10, "passwords_per_min": 10, "unknown_tokens_burst": 30,
+        "unknown_tokens_per_min": 30,
+    }  # fmt: skip
+    echo = load(None, {}, {}).echo
+    assert {name: getattr(echo, name) for name in expected} == expected
+
+
+def test_every_limit_of_the_store_of_spaces_that_is_a_setting_reaches_it() -> None:
+    assert load(None, {}, {}).echo.store_limits == DEFAULT_LIMITS
+    names = set(SpaceStoreLimits.__struct_fields__) - {"page_keys_max", "read_bytes_max"}  # each follows from another
+    given = {f"HELIOGRAPH_ECHO_{name.upper()}": str(number) for number, name in enumerate(sorted(names), 101)}
+    limits = load(None, {**given, "HELIOGRAPH_ECHO_LIST_KEYS_MAX": "7"}, {}).echo.store_limits
+    assert {name: getattr(limits, name) for name in names} == {
+        name: number for number, name in enumerate(sorted(names), 101)
+    }
+    assert limits.page_keys_max == 7
+
+
+@pytest.mark.parametrize("password", ["correct horse", "12345678", "true", "päss", '"', "[a]"])
+def test_password_of_spaces_comes_from_the_environment_and_is_in_no_dump(password: str) -> None:
+    settings = load(None, {"HELIOGRAPH_ECHO_CREATE_PASSWORD": password}, {})
+    assert settings.echo.create_password == password
+    for dump in (repr(settings), str(settings.echo), f"{settings}"):
+        assert "create_password" not in dump
+
+
+def test_empty_password_of_spaces_is_a_mistake_and_a_wrong_one_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="create_password"):
+        load(None, {"HELIOGRAPH_ECHO_CREATE_PASSWORD": ""}, {})
+    file = tmp_path / "heliograph.toml"
+    file.write_text("[echo]\ncreate_password = 987654321\n")
+    with pytest.raises(SettingsError, match="create_password") as error:
+        load(file, {}, {})
+    assert "987654321" not in str(error.value)
