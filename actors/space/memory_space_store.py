@@ -293,7 +293,9 @@ class MemorySpaceStore:
         return Totals(len(self.disk.spaces), stored_bytes, 0.0 if self.disk.is_full else 1.0)
 
     async def takes_writes(self) -> bool:
-        return await self._answer(self._refusal()) is None
+        if self._is_closed:
+            raise trio.ClosedResourceError("the store of spaces is closed")
+        return await self._answer(not self.disk.is_full)
 
     async def watch(self) -> None:
         await self._ended.wait()

@@ -50,6 +50,7 @@ from actors.space.store import (
 from actors.space.value_cache import ValueCache
 
 _T = TypeVar("_T")
+_COUNTED_AT_ONCE = 16  # closed spaces; other reads have their turn in between
 
 
 class SqliteSpaceStore:
@@ -353,20 +354,21 @@ class SqliteSpaceStore:
         return Usage() if found is None else found[1].usage
 
     async def usages(self, space_ids: Sequence[str]) -> dict[str, Usage]:
-        there = [(space_id, space) for space_id in space_ids if (space := self._spaces.get(space_id)) is not None]
-        closed = [space_id for space_id, space in there if space.index is None]
-        read = await self._database.read(partial(rows.usages, space_ids=closed)) if closed else {}
-        if not closed:
-            await trio.lowlevel.checkpoint()
-        in_memory = {space_id: space.index.usage for space_id, space in there if space.index is not None}
-        return {**read, **in_memory}
+        await trio.lowlevel.checkpoint()
+        there = {space_id: space for space_id in space_ids if (space := self._spaces.get(space_id)) is not None}
+        closed = [space_id for space_id, space in there.items() if space.index is None]
+        usages: dict[str, Usage] = {}
+        for first in range(0, len(closed), _COUNTED_AT_ONCE):
+            some = closed[first : first + _COUNTED_AT_ONCE]
+            usages |= await self._database.read(partial(rows.usages, space_ids=some))
+        return usages | {space_id: space.index.usage for space_id, space in there.items() if space.index is not None}
 
     def totals(self) -> Totals:
         return Totals(len(self._spaces.ids()), self._spaces.stored_bytes, self._content.free_ratio())
 
     async def takes_writes(self) -> bool:
         try:
-            return await self._database.commit(rows.touch) is True
+            return await self._database.commit(rows.touch, is_bounded=False) is True
         except StoreFailedError:
             return False
 

@@ -285,7 +285,7 @@ class SpaceStore(Protocol):
         """What all spaces have."""
 
     async def takes_writes(self) -> bool:
-        """Whether a write would be committed now: one is made that changes nothing."""
+        """Whether the disk takes a write: one is made that changes nothing. It waits for its turn in a full queue."""
 
     async def watch(self) -> None:
         """Wait until the store is closed, or raise `StoreFailedError` as soon as it has failed."""

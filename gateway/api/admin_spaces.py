@@ -9,6 +9,7 @@ Neither shows a token, or anything that somebody wrote into a space. Where space
 from collections.abc import Mapping
 from typing import Any
 
+from actors.log.store import UnreadableError
 from actors.space.events import Ending, Space
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -21,8 +22,7 @@ from schemas.echo.errors import EchoError
 from schemas.echo.names import is_ulid
 from schemas.errors import Code
 
-PAGE_SPACES_DEFAULT = 200
-PAGE_SPACES_MAX = 1000  # asked for more: this many
+PAGE_SPACES_MAX = 200  # also when nothing is said; asked for more: this many. Each may be a look at the disk
 
 
 class AdminSpaces:
@@ -35,14 +35,18 @@ class AdminSpaces:
         }
 
     async def _page(self, exchange: Exchange) -> Mapping[str, Any] | None:
-        limit, cursor = wanted_limit(exchange, PAGE_SPACES_DEFAULT), exchange.query("cursor")
+        limit, cursor = wanted_limit(exchange, PAGE_SPACES_MAX), exchange.query("cursor")
         if limit is None or (cursor is not None and not is_ulid(cursor)):
             await refuse_page(exchange)
             return None
         room = min(limit, PAGE_SPACES_MAX)
         found = self._spaces.live_behind(cursor or "", room + 1)
         shown = found[:room]
-        usages = await self._spaces.store.usages([space.space_id for space in shown])
+        try:
+            usages = await self._spaces.store.usages([space.space_id for space in shown])
+        except UnreadableError:
+            await exchange.refuse(Code.INTERNAL, "What spaces have cannot be read.", "See the gateway's log.")
+            return None
         more = {"nextCursor": shown[-1].space_id} if len(found) > room else {}
         # One that has ended while the disk was asked is left out.
         return {"spaces": [self._shown(s, usages[s.space_id]) for s in shown if s.space_id in usages], **more}

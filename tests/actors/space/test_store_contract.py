@@ -442,6 +442,9 @@ async def test_a_look_at_whether_writes_are_taken_changes_nothing(shelf: Shelf) 
         version = await put(store, A, "k")
         assert await store.takes_writes()
         assert await put(store, A, "k") == version + 1
+    async with await shelf.open(SpaceStoreLimits(queue_writes_max=0)) as store:
+        assert await store.takes_writes()  # that many want to write is no fault of the disk
+        await store.open(A)
         assert (store.usage(A).keys, store.totals().spaces) == (1, 1)
     with pytest.raises(trio.ClosedResourceError):
         await store.takes_writes()

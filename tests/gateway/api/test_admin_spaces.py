@@ -11,6 +11,7 @@ from ulid import ULID
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from actors.log.store import UnreadableError
 from gateway.api import admin_spaces
 from gateway.identity.tokens import OperatorScope, TokenClass
 from gateway.main.server import Running, running
@@ -85,6 +86,22 @@ async def test_list_comes_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for bad in ("limit=0", "limit=x", "cursor=x", f"cursor={ids[0].upper()}"):
             answer = await asked(gateway, "GET", f"/admin/spaces?{bad}")
             assert (answer.status, answer.json["code"]) == (400, "E_MANIFEST_INVALID")
+
+
+async def test_list_of_a_damaged_database_is_an_error_and_not_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(load(None, {}, {"data": str(tmp_path), **ON})) as gateway:
+        await make(gateway)
+        assert gateway.spaces is not None
+
+        async def fails(_: Any) -> Any:
+            await trio.lowlevel.checkpoint()
+            raise UnreadableError("SQLITE_CORRUPT")
+
+        monkeypatch.setattr(gateway.spaces.store, "usages", fails)
+        answer = await asked(gateway, "GET", "/admin/spaces")
+        assert (answer.status, answer.json["code"]) == (500, "E_INTERNAL")
 
 
 # ---- the end --------------------------------------------------------------------------------------------------------
