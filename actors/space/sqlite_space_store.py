@@ -278,9 +278,9 @@ class SqliteSpaceStore:
         try:
             data = await self._in_thread(read)
         except UnreadableError:
-            if self.file(space_id, file_id) is not None:
+            if space.index is not None and file_id in space.index.files and not space.is_ended:
                 raise
-            return None  # removed meanwhile
+            return None  # removed meanwhile, perhaps after the space was let go of
         return None if space.is_ended else data
 
     async def delete_file(self, space_id: str, file_id: str) -> bool | Refused:
@@ -295,7 +295,7 @@ class SqliteSpaceStore:
                 index.drop_file(file_id)
                 space.prefixes.pop(file_id, None)
 
-        await trio.lowlevel.checkpoint()
+        # Nothing is waited for before this: meanwhile the space might be let go of.
         with trio.CancelScope(shield=True):
             answer = await self._spaces.commit(
                 space, partial(rows.remove_file, space_id=space_id, file_id=file_id), arrived
