@@ -7,6 +7,7 @@ caller has written, as with real files. Nothing is sealed here but what `seal` i
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -106,11 +107,19 @@ class MemorySpaceStore:
         self._open.pop(space_id, None)
         return True
 
+    async def erase_keys(self, space_ids: Sequence[str]) -> None:
+        for space_id in space_ids:
+            self._over(space_id)
+        await trio.lowlevel.checkpoint()
+
     async def end(self, space_id: str) -> Refused | None:
-        self.disk.spaces.pop(check_id(space_id), None)
-        self._open.pop(space_id, None)
+        self._over(space_id)
         await trio.lowlevel.cancel_shielded_checkpoint()
         return None
+
+    def _over(self, space_id: str) -> None:
+        self.disk.spaces.pop(check_id(space_id), None)
+        self._open.pop(space_id, None)
 
     def seal(self, space_id: str, data: bytes) -> bytes | None:
         kept = self.disk.spaces.get(space_id)

@@ -3,7 +3,7 @@
 Small things (names, values, subscriptions, bodies of events) have a random nonce in front. A file is sealed in chunks,
 so that a range can be read without the rest; a chunk's nonce is the file's random prefix, the chunk's number and
 whether it is the last one, so chunks that were moved, left out or taken from elsewhere do not open. Names of keys and
-endpoints are looked up by a keyed hash each, which says nothing without the key, nor that a key is named as an endpoint.
+endpoints are looked up by keyed hashes, each with a sub-key of its own, which say nothing without the key.
 
 Where keys and ciphertext lie is left to others.
 """

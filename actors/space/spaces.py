@@ -17,6 +17,7 @@ import trio
 from actors.log.store import Appended, AppendRefused, LogStore, OpenItem, Part, RefusalReason, UnreadableError
 from actors.node.moment import Moment
 from actors.space import events
+from actors.space.erasing import PREFIX, Erasing
 from actors.space.events import Ending, Event, Space, SpaceClosed
 from actors.space.settings import SpaceSettings
 from actors.space.space_rules import NewSpace, Spaces, close_space, expire, holds_claim, move_end, open_space
@@ -29,8 +30,8 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LOOK_S = 1.0  # between looks for spaces that are over, at most: the wall clock may be set meanwhile
 SWEEP_S = 60.0  # between looks for values that have expired; they are unknown before, and only take room
+ENDS_NOTED_MAX = 100  # spaces that expire in one go; then others have their turn
 DISK_S = 1.0  # for which a look at the disk is good
-_PREFIX = "space/"
 _LIVE = "live"  # the open item that every space's stream has, so that a start finds it
 _OVER = "over"  # the open item of one that was closed and could not be erased
 
@@ -67,7 +68,7 @@ class EchoSpaces:
         self._log = stream_log
         self._new_id = new_id
         self._spaces = Spaces()
-        self._unerased: dict[str, bool] = {}  # that are over; whether the store has done its part
+        self._erasing = Erasing(store, stream_log, now)
         self._opening = 0  # on their way, so that tasks which open at the same time cannot pass the limit together
         self._in_use: OrderedDict[str, None] = OrderedDict()  # whose index is in memory, the latest last
         self._wake = trio.Event()
@@ -83,7 +84,7 @@ class EchoSpaces:
         """Once, after the store's own `load`: what the log and the store have, and an end to what is over."""
         kept = set(self.store.space_ids())
         for stream in await self._log.open_streams():
-            space_id = stream.removeprefix(_PREFIX)
+            space_id = stream.removeprefix(PREFIX)
             if space_id == stream:
                 continue
             space = await self._read(stream, space_id) if space_id in kept else None
@@ -91,8 +92,9 @@ class EchoSpaces:
             if space is not None and space.is_live(self.now().wall_ms):
                 self._spaces.put(space)
             else:
-                self._unerased[space_id] = False
-        self._unerased.update(dict.fromkeys(kept, False))  # made, and never written down
+                self._erasing.add(space_id)
+        for space_id in kept:  # made, and never written down
+            self._erasing.add(space_id)
         await self.end_what_is_over()
 
     async def _read(self, stream: str, space_id: str) -> Space | None:
@@ -118,7 +120,9 @@ class EchoSpaces:
         token, claim = (credential(prefix, self.random(SECRET_BYTES)) for prefix in (ROOM_TOKEN, CLAIM))
         space_id = self._new_id().lower()
         wish = NewSpace(space_id, credential_hash(token), credential_hash(claim), protocol, is_encrypted, ttl_s)
-        decided = open_space(wish, len(self._spaces) + self._opening, self.settings, now_ms)
+        # Those that are not erased yet count: a disk that refuses to erase must not be given ever more of them.
+        spaces_now = len(self._spaces) + len(self._erasing) + self._opening
+        decided = open_space(wish, spaces_now, self.settings, now_ms)
         if isinstance(decided, EchoError):
             return decided
         fault = self.disk_fault()
@@ -132,7 +136,7 @@ class EchoSpaces:
                     return error_of(refused)
                 fault = await self._append(space_id, decided, is_first=True)
                 if fault is not None:
-                    self._unerased[space_id] = False
+                    self._erasing.add(space_id)
                     self._wake.set()
                     return fault
         finally:
@@ -188,12 +192,12 @@ class EchoSpaces:
             return decided
         self._over(space_id, decided)
         with trio.CancelScope(shield=True):
-            if await self._erase(space_id):
+            if await self._erasing.erase(space_id):
                 return None
             # The disk did not do its part. That it is over is written, if that is possible, for the next start: as a
             # mark, because there may be no key any more to seal an event with.
             now_ms = self.now().wall_ms
-            await self._log.append(Part(_PREFIX + space_id, None, now_ms, opened=(OpenItem(_OVER, b""),)))
+            await self._log.append(Part(PREFIX + space_id, None, now_ms, opened=(OpenItem(_OVER, b""),)))
         return EchoError.STORAGE_NOT_READY
 
     def _claimed(self, space_id: str, claim: str) -> Space | EchoError:
@@ -215,7 +219,7 @@ class EchoSpaces:
         if len(bodies) != len(sealed):
             return EchoError.SPACE_NOT_FOUND
         opened = (OpenItem(_LIVE, b""),) if is_first else ()
-        part = Part(_PREFIX + space_id, 0 if is_first else None, decided[0].at_ms, bodies, opened)
+        part = Part(PREFIX + space_id, 0 if is_first else None, decided[0].at_ms, bodies, opened)
         answer = await self._log.append(part)
         if isinstance(answer, Appended):
             return None
@@ -228,46 +232,44 @@ class EchoSpaces:
     async def run(self) -> None:
         """End spaces on time, and sweep out values that have expired."""
         swept_s = self.now().mono_s
-        while True:
-            await self.end_what_is_over()
-            now = self.now()
-            if now.mono_s >= swept_s + SWEEP_S:
-                swept_s = now.mono_s
-                await self._sweep_values()
-            ends_at_ms = self._spaces.next_end_ms()
-            wait_s = LOOK_S if ends_at_ms is None else (ends_at_ms - self.now().wall_ms) / 1000
-            self._wake = trio.Event()
-            with trio.move_on_after(max(0.001, min(LOOK_S, wait_s))):
-                await self._wake.wait()
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._note_ends()
+                nursery.start_soon(self._erasing.erase_due)  # those that end next do not wait for these
+                now = self.now()
+                if now.mono_s >= swept_s + SWEEP_S:
+                    swept_s = now.mono_s
+                    await self._sweep_values()
+                self._wake = trio.Event()
+                with trio.move_on_after(self._wait_s()):
+                    await self._wake.wait()
+
+    def _wait_s(self) -> float:
+        now, ends_at_ms, retry_s = self.now(), self._spaces.next_end_ms(), self._erasing.next_s
+        wait_s = LOOK_S if ends_at_ms is None else (ends_at_ms - now.wall_ms) / 1000
+        return max(0.001, min(LOOK_S, wait_s, LOOK_S if retry_s is None else retry_s - now.mono_s))
 
     async def end_what_is_over(self) -> None:
-        """All at once: each has its seconds. What the disk refuses is tried again in the next round."""
+        """What the disk refuses is tried again later."""
+        await self._note_ends()
+        await self._erasing.erase_due()
+
+    async def _note_ends(self) -> None:
+        """All that have expired, with a pause now and then for whoever else has something to do."""
         now_ms = self.now().wall_ms
-        for space in self._spaces.expired(now_ms):
-            self._over(space.space_id, expire(space, now_ms))
-        async with trio.open_nursery() as nursery:
-            for space_id in list(self._unerased):
-                nursery.start_soon(self._erase, space_id)
+        for number, space in enumerate(self._spaces.expired(now_ms), start=1):
+            if self._spaces.get(space.space_id) is space:
+                self._over(space.space_id, expire(space, now_ms))
+            if number % ENDS_NOTED_MAX == 0:
+                await trio.lowlevel.checkpoint()
 
     def _over(self, space_id: str, decided: Sequence[Event]) -> None:
         """From here on nobody finds it."""
         self._spaces.remove(space_id)
         self._in_use.pop(space_id, None)
-        self._unerased[space_id] = False
+        self._erasing.add(space_id)
         log.info("space_ended", space_id=space_id, ending=_ending_of(decided))
         self.on_end(space_id)
-
-    async def _erase(self, space_id: str) -> bool:
-        """Whether nothing is left of it. The key goes first, so that a crash in the middle leaves noise."""
-        with trio.CancelScope(shield=True):
-            if not self._unerased.get(space_id, True):
-                if await self.store.end(space_id) is not None:
-                    return False
-                self._unerased[space_id] = True
-            if await self._log.forget(_PREFIX + space_id) is not None:
-                return False
-            self._unerased.pop(space_id, None)
-        return True
 
     # ---- for whoever looks into a space ------------------------------------------------------------------------------
 

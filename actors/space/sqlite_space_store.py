@@ -12,7 +12,7 @@ what happened in a space.
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -62,7 +62,7 @@ class SqliteSpaceStore:
         self._content = ContentFiles(folder / "spaces", disk)
         self._cache = ValueCache(limits.cache_bytes_max)
         keys = KeyFiles(folder / "spaces" / "keys", disk)
-        self._spaces = KeptSpaces(self._database, self._content, keys, self._forget_values, limits.erasing_threads_max)
+        self._spaces = KeptSpaces(self._database, self._content, keys, self._forget_values, limits)
         self._uploads: set[FileUpload] = set()
         self._uploads_beginning = 0
         self._file_threads = trio.CapacityLimiter(limits.file_threads_max)
@@ -99,6 +99,9 @@ class SqliteSpaceStore:
 
     def release(self, space_id: str) -> bool:
         return self._spaces.release(space_id)
+
+    async def erase_keys(self, space_ids: Sequence[str]) -> None:
+        await self._spaces.erase_keys(space_ids)
 
     async def end(self, space_id: str) -> Refused | None:
         return await self._spaces.end(space_id)
