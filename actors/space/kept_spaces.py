@@ -51,6 +51,7 @@ class KeptSpaces:
         limits: SpaceStoreLimits,
     ) -> None:
         self.stored_bytes = 0  # of values and files, of all spaces
+        self.bytes_under_way = 0  # by which that may grow
         self._database = database
         self._content = content
         self._keys = keys
@@ -61,6 +62,13 @@ class KeptSpaces:
         self._keys_max = limits.erasing_batch_max
         self._erasing_threads = trio.CapacityLimiter(limits.erasing_threads_max)
         self._removing_threads = trio.CapacityLimiter(limits.removing_threads_max)
+
+    def __len__(self) -> int:
+        return len(self._spaces)
+
+    def count_under_way(self, size_bytes: int) -> None:
+        """More, or less, is on its way."""
+        self.bytes_under_way += size_bytes
 
     def ids(self) -> tuple[str, ...]:
         return tuple(sorted(self._spaces))

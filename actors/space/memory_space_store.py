@@ -209,16 +209,18 @@ class MemorySpaceStore:
 
     async def begin_file(self, space_id: str, file_id: str, name: str, content_type: str) -> "MemoryUpload | Refused":
         check_id(file_id)
-        found = self._find(space_id)
-        await trio.lowlevel.checkpoint()
+        begun = self._begin_file(self._find(space_id), StoredFile(file_id, name, content_type, 0, "", 0))
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        return begun
+
+    def _begin_file(self, found: "tuple[_Kept, SpaceIndex] | None", draft: StoredFile) -> "MemoryUpload | Refused":
         refused = self._refusal(found)
         if refused is not None or found is None:
             return refused or NOT_FOUND
         if len(self._uploads) >= self._limits.uploads_max:
             return OVERLOADED
-        if file_id in found[1].files:
+        if draft.file_id in found[1].files:
             raise RuntimeError("ids of files are used once")
-        draft = StoredFile(file_id, name, content_type, 0, "", 0)
         upload = MemoryUpload(self.disk, *found, draft, self._uploads)
         self._uploads.add(upload)
         return upload
@@ -286,7 +288,10 @@ class MemorySpaceStore:
             sum(len(entry.value) for entry in kept.entries.values()) + sum(file.size for file, _ in kept.files.values())
             for kept in self.disk.spaces.values()
         )
-        return Totals(len(self.disk.spaces), stored_bytes, 0.0 if self.disk.is_full else 1.0)
+        return Totals(len(self.disk.spaces), stored_bytes + sum(upload.size for upload in self._uploads))
+
+    def disk_free_ratio(self) -> float:
+        return 0.0 if self.disk.is_full else 1.0
 
     async def watch(self) -> None:
         await self._ended.wait()
@@ -355,11 +360,11 @@ class MemoryUpload:
         await self.abort()
 
     async def append(self, data: bytes) -> Refused | None:
-        await trio.lowlevel.checkpoint()
         refused = self._refusal()
         if refused is None:
             self._data += data
             self._index.upload_bytes += len(data)
+        await trio.lowlevel.checkpoint()
         return refused
 
     async def finish(self, now_ms: int) -> StoredFile | Refused:

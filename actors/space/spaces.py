@@ -72,7 +72,7 @@ class EchoSpaces:
         self._opening = 0  # on their way, so that tasks which open at the same time cannot pass the limit together
         self._in_use: OrderedDict[str, None] = OrderedDict()  # whose index is in memory, the latest last
         self._wake = trio.Event()
-        self._disk_fault: EchoError | None = None
+        self._is_disk_short = False
         self._disk_seen_s = float("-inf")
 
     def __len__(self) -> int:
@@ -289,16 +289,14 @@ class EchoSpaces:
             if self.store.release(oldest):
                 del self._in_use[oldest]
 
-    def disk_fault(self) -> EchoError | None:
-        """Why nothing may be written at present, to any space; reads go on."""
+    def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
+        """Why as much as this may not be written at present, to any space; reads go on."""
         now_s = self.now().mono_s
         if now_s >= self._disk_seen_s + DISK_S:
-            totals = self.store.totals()
-            is_short = totals.disk_free_ratio < self.settings.disk_free_min
-            is_full = is_short or totals.bytes >= self.settings.total_bytes_max
-            self._disk_fault = EchoError.STORAGE_NOT_READY if is_full else None
+            self._is_disk_short = self.store.disk_free_ratio() < self.settings.disk_free_min
             self._disk_seen_s = now_s
-        return self._disk_fault
+        is_full = self.store.totals().bytes + max(1, more_bytes) > self.settings.total_bytes_max
+        return EchoError.STORAGE_NOT_READY if self._is_disk_short or is_full else None
 
     async def _sweep_values(self) -> None:
         for space_id in list(self._in_use):

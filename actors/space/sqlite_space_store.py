@@ -136,11 +136,13 @@ class SqliteSpaceStore:
         keys, grown = index.growth_by(key, len(value))
         index.keys_under_way += keys
         index.kv_bytes_under_way += grown
+        self._spaces.bytes_under_way += grown
         asked = Entry(key, value, 0, now_ms, expires_at_ms, encrypted)
 
         def arrived(answer: PutAnswer | StoreFailedError) -> None:
             index.keys_under_way -= keys
             index.kv_bytes_under_way -= grown
+            self._spaces.bytes_under_way -= grown
             if isinstance(answer, Written):
                 index.set_key(KeyInfo(key, answer.version, len(value), expires_at_ms))
                 if not space.is_ended:
@@ -230,27 +232,30 @@ class SqliteSpaceStore:
             raise RuntimeError("ids of files are used once")
         draft = StoredFile(file_id, name, content_type, 0, "", 0)
         self._uploads_beginning += 1
-        index.writes_under_way += 1
+        index.uploads += 1
+        upload: FileUpload | None = None
         try:
             with trio.CancelScope(shield=True):
                 async with space.files:
                     if space.is_ended:
                         return NOT_FOUND
                     content = await self._in_thread(partial(self._content.begin, space.key, file_id))
+            upload = FileUpload(
+                space,
+                content,
+                draft,
+                self._limits.upload_buffer_bytes_max,
+                self._in_thread,
+                partial(self._publish, space),
+                self._spaces.count_under_way,
+                self._uploads.discard,
+            )
         except OSError:
             return NOT_READY
         finally:
             self._uploads_beginning -= 1
-            index.writes_under_way -= 1
-        upload = FileUpload(
-            space,
-            content,
-            draft,
-            self._limits.upload_buffer_bytes_max,
-            self._in_thread,
-            partial(self._publish, space),
-            self._uploads.discard,
-        )
+            if upload is None:
+                index.uploads -= 1
         self._uploads.add(upload)
         return upload
 
@@ -356,7 +361,10 @@ class SqliteSpaceStore:
         return Usage() if found is None else found[1].usage
 
     def totals(self) -> Totals:
-        return Totals(len(self._spaces.ids()), self._spaces.stored_bytes, self._content.free_ratio())
+        return Totals(len(self._spaces), self._spaces.stored_bytes + self._spaces.bytes_under_way)
+
+    def disk_free_ratio(self) -> float:
+        return self._content.free_ratio()
 
     def _forget_values(self, space_id: str, index: SpaceIndex) -> None:
         for key in index.keys:

@@ -136,11 +136,10 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What all spaces have together, open or not, and how much of the disk is free."""
+    """What all spaces have together, open or not, and would have if everything under way went well."""
 
     spaces: int
     bytes: int  # of values and files
-    disk_free_ratio: float  # 0 … 1
 
 
 PutAnswer: TypeAlias = Written | VersionConflict | Refused
@@ -289,6 +288,9 @@ class SpaceStore(Protocol):
 
     def totals(self) -> Totals:
         """What all spaces have."""
+
+    def disk_free_ratio(self) -> float:
+        """How much of the disk is free, 0 … 1."""
 
     async def watch(self) -> None:
         """Wait until the store is closed, or raise `StoreFailedError` as soon as it has failed."""

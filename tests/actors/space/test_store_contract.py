@@ -364,7 +364,7 @@ async def test_totals_count_every_space_open_or_not(shelf: Shelf) -> None:
         assert store.totals().bytes == 4
         await store.end(B)
         assert (store.totals().spaces, store.totals().bytes) == (1, 0)
-        assert 0.0 < store.totals().disk_free_ratio <= 1.0
+        assert 0.0 < store.disk_free_ratio() <= 1.0
 
 
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────
