@@ -20,7 +20,17 @@ from actors.space import events
 from actors.space.erasing import PREFIX, Erasing
 from actors.space.events import Ending, Event, Space, SpaceClosed
 from actors.space.settings import SpaceSettings
-from actors.space.space_rules import NewSpace, Spaces, close_space, expire, holds_claim, move_end, open_space
+from actors.space.space_clock import SeenTime, forward_only
+from actors.space.space_rules import (
+    NewSpace,
+    Spaces,
+    close_space,
+    expire,
+    holds_claim,
+    move_end,
+    open_space,
+    resume,
+)
 from actors.space.store import Refused, SpaceStore
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
@@ -29,7 +39,7 @@ from schemas.echo.names import CLAIM, ROOM_TOKEN, SECRET_BYTES, credential, cred
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LOOK_S = 1.0  # between looks for spaces that are over, at most: the wall clock may be set meanwhile
-SWEEP_S = 60.0  # between looks for values that have expired; they are unknown before, and only take room
+SWEEP_S = 60.0  # between looks for values that have expired, which only take room, and notes of the time
 ENDS_NOTED_MAX = 100  # spaces that expire in one go; then others have their turn
 DISK_S = 1.0  # for which a look at the disk is good
 _LIVE = "live"  # the open item that every space's stream has, so that a start finds it
@@ -59,7 +69,7 @@ class EchoSpaces:
     ) -> None:
         self.store = store
         self.settings = settings
-        self.now = now
+        self.now = forward_only(now)
         self.random = random
         self.on_end: Callable[[str], None] = lambda _: None
         """Told of every space that ends while the gateway runs, at once: its sockets are to be closed (4410)."""
@@ -68,7 +78,8 @@ class EchoSpaces:
         self._log = stream_log
         self._new_id = new_id
         self._spaces = Spaces()
-        self._erasing = Erasing(store, stream_log, now)
+        self._erasing = Erasing(store, stream_log, self.now)
+        self._seen = SeenTime(stream_log)
         self._opening = 0  # on their way, so that tasks which open at the same time cannot pass the limit together
         self._in_use: OrderedDict[str, None] = OrderedDict()  # whose index is in memory, the latest last
         self._wake = trio.Event()
@@ -82,12 +93,12 @@ class EchoSpaces:
 
     async def load(self) -> None:
         """Once, after the store's own `load`: what the log and the store have, and an end to what is over."""
-        kept = set(self.store.space_ids())
+        kept, seen_ms = set(self.store.space_ids()), await self._seen.read()
         for stream in await self._log.open_streams():
             space_id = stream.removeprefix(PREFIX)
             if space_id == stream:
                 continue
-            space = await self._read(stream, space_id) if space_id in kept else None
+            space = await self._read(stream, space_id, seen_ms) if space_id in kept else None
             kept.discard(space_id)
             if space is not None and space.is_live(self.now().wall_ms):
                 self._spaces.put(space)
@@ -95,9 +106,11 @@ class EchoSpaces:
                 self._erasing.add(space_id)
         for space_id in kept:  # made, and never written down
             self._erasing.add(space_id)
+        if self._spaces:
+            await self._seen.write(self.now().wall_ms)
         await self.end_what_is_over()
 
-    async def _read(self, stream: str, space_id: str) -> Space | None:
+    async def _read(self, stream: str, space_id: str, seen_ms: int) -> Space | None:
         """None: nobody will ever open it again, so it is as good as over."""
         space: Space | None = None
         try:
@@ -110,6 +123,14 @@ class EchoSpaces:
         except (UnreadableError, ValueError):  # ValueError: what is in there is not an event of ours
             log.error("space_unreadable", space_id=space_id)
             return None
+        if space is None:
+            return None
+        now_ms = self.now().wall_ms
+        moved = resume(space, max(seen_ms, loaded.events[-1].at_ms), self.settings, now_ms)
+        for event in moved:
+            space = events.evolve(space, event)
+        if moved and space is not None and space.is_live(now_ms):
+            await self._append(space_id, moved)
         return space
 
     # ---- lives -------------------------------------------------------------------------------------------------------
@@ -240,6 +261,8 @@ class EchoSpaces:
                 if now.mono_s >= swept_s + SWEEP_S:
                     swept_s = now.mono_s
                     await self._sweep_values()
+                    if self._spaces:
+                        await self._seen.write(now.wall_ms)
                 self._wake = trio.Event()
                 with trio.move_on_after(self._wait_s()):
                     await self._wake.wait()

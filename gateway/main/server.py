@@ -204,9 +204,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             echo_features: tuple[Feature, ...] = ()
             if spaces is not None and base is not None:
-                rooms = Rooms(supervisor, settings.echo, now_here)
+                rooms = Rooms(supervisor, settings.echo, spaces.now)
                 spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
-                entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, now_here)
+                entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, spaces.now)
                 echo_features = (spaces_feature(spaces, settings.echo, base, new_id), entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
