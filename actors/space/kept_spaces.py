@@ -31,6 +31,7 @@ class KeptSpace:
     key: SpaceKey
     stored_bytes: int = 0  # of values and files
     index: SpaceIndex | None = None
+    next_expiry_ms: int | None = None  # of its values, while it is not open
     prefixes: dict[str, bytes] = field(default_factory=dict)  # of the files' nonces
     is_ended: bool = False
     is_keyless: bool = False  # the key is gone for certain
@@ -103,8 +104,10 @@ class KeptSpaces:
                     remove = partial(rows.remove_file, space_id=space_id, file_id=file_id)
                     await self._database.commit(remove, is_bounded=False)
             sizes = await self._database.read(rows.sizes)
+            expiries = await self._database.read(rows.next_expiries)
         for space_id, key in keys.items():
-            self._spaces[space_id] = KeptSpace(key, int(sizes.get(space_id, 0)))
+            stored_bytes = int(sizes.get(space_id, 0))
+            self._spaces[space_id] = KeptSpace(key, stored_bytes, next_expiry_ms=expiries.get(space_id))
         self.stored_bytes = sum(space.stored_bytes for space in self._spaces.values())
         return tuple(sorted(keys))
 
@@ -141,6 +144,7 @@ class KeptSpaces:
         if not space.index.is_idle:
             return False
         self._closed(space_id, space.index)
+        space.next_expiry_ms = space.index.next_expiry_ms()
         space.index, space.prefixes = None, {}
         return True
 

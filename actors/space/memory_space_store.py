@@ -202,8 +202,9 @@ class MemorySpaceStore:
         return await self._answer(len(expired))
 
     def next_expiry_ms(self, space_id: str) -> int | None:
-        found = self._find(space_id)
-        return None if found is None else found[1].next_expiry_ms()
+        kept = self.disk.spaces.get(space_id)
+        entries = () if kept is None else kept.entries.values()
+        return min((entry.expires_at_ms for entry in entries), default=None)
 
     # ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -40,7 +40,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LOOK_S = 1.0  # between looks for spaces that are over, at most: the wall clock may be set meanwhile
 SWEEP_S = 60.0  # between looks for values that have expired, which only take room, and notes of the time
-ENDS_NOTED_MAX = 100  # spaces that expire in one go; then others have their turn
+IN_ONE_GO_MAX = 100  # spaces that are looked at, or expire, in one go; then others have their turn
 DISK_S = 1.0  # for which a look at the disk is good
 _LIVE = "live"  # the open item that every space's stream has, so that a start finds it
 _OVER = "over"  # the open item of one that was closed and could not be erased
@@ -283,7 +283,7 @@ class EchoSpaces:
         for number, space in enumerate(self._spaces.expired(now_ms), start=1):
             if self._spaces.get(space.space_id) is space:
                 self._over(space.space_id, expire(space, now_ms))
-            if number % ENDS_NOTED_MAX == 0:
+            if number % IN_ONE_GO_MAX == 0:
                 await trio.lowlevel.checkpoint()
 
     def _over(self, space_id: str, decided: Sequence[Event]) -> None:
@@ -322,12 +322,12 @@ class EchoSpaces:
         return EchoError.STORAGE_NOT_READY if self._is_disk_short or is_full else None
 
     async def _sweep_values(self) -> None:
-        for space_id in list(self._in_use):
-            if await self.opened(space_id):
-                now_ms = self.now().wall_ms
-                due_ms = self.store.next_expiry_ms(space_id)
-                if due_ms is not None and due_ms <= now_ms:
-                    await self.store.sweep_expired(space_id, now_ms)
+        for number, space in enumerate(list(self._spaces), start=1):
+            due_ms = self.store.next_expiry_ms(space.space_id)
+            if due_ms is not None and due_ms <= self.now().wall_ms and await self.opened(space.space_id):
+                await self.store.sweep_expired(space.space_id, self.now().wall_ms)
+            if number % IN_ONE_GO_MAX == 0:
+                await trio.lowlevel.checkpoint()
 
 
 def error_of(refused: Refused) -> EchoError:

@@ -129,6 +129,13 @@ def sizes(db: sqlite3.Connection) -> dict[str, int]:
     return dict(db.execute(f"SELECT name, {of_table.format('kv')} + {of_table.format('file')} FROM space"))
 
 
+def next_expiries(db: sqlite3.Connection) -> dict[str, int]:
+    """When the next value of each space expires; those without any are left out."""
+    return dict(
+        db.execute("SELECT space.name, min(expires_ms) FROM kv JOIN space ON space.id = kv.space GROUP BY space.id")
+    )
+
+
 def load_index(db: sqlite3.Connection, key: SpaceKey) -> tuple[SpaceIndex, dict[str, bytes]]:
     """The index, and the prefixes of the files' nonces."""
     keys: dict[str, KeyInfo] = {}

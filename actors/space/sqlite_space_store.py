@@ -215,8 +215,10 @@ class SqliteSpaceStore:
         return await self._spaces.commit(space, partial(rows.sweep, space_id=space_id, now_ms=now_ms), arrived)
 
     def next_expiry_ms(self, space_id: str) -> int | None:
-        found = self._spaces.find(space_id)
-        return None if found is None else found[1].next_expiry_ms()
+        space = self._spaces.get(space_id)
+        if space is None:
+            return None
+        return space.next_expiry_ms if space.index is None else space.index.next_expiry_ms()
 
     # ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

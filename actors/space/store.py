@@ -251,7 +251,7 @@ class SpaceStore(Protocol):
         """Remove what has expired; how many."""
 
     def next_expiry_ms(self, space_id: str) -> int | None:
-        """When the next key expires: there is nothing to sweep before."""
+        """When the next key expires, of a space that is not open too: there is nothing to sweep before."""
 
     # ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

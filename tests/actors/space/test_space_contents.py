@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from actors.space.kv_rules import ListWish, precondition
 from actors.space.settings import SpaceSettings
@@ -120,6 +121,23 @@ async def test_a_full_space_makes_room_of_what_has_expired_before_it_refuses() -
         assert await values.put(made.space, made.token, "b", KvWrite(b"")) is EchoError.SPACE_FULL
         world.now_ms += 10_000
         assert isinstance(await values.put(made.space, made.token, "b", KvWrite(b"")), Put)
+
+
+async def test_expired_values_are_swept_out_of_spaces_that_nobody_has_opened_since_the_start(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(replace(PLENTY, open_spaces_max=1))
+    world.follows_trio = True
+    async with world.process() as spaces:
+        for made in [await opened(spaces) for _ in range(3)]:
+            await SpaceValues(spaces).put(made.space, made.token, "k", KvWrite(b"v", ttl_s=30))
+            await SpaceValues(spaces).put(made.space, made.token, "l", KvWrite(b"v"))
+    async with world.process() as spaces, trio.open_nursery() as nursery:
+        nursery.start_soon(spaces.run)
+        assert spaces.store.totals().bytes == 6
+        await trio.sleep(65)
+        assert spaces.store.totals().bytes == 3
+        nursery.cancel_scope.cancel()
 
 
 async def test_whoever_holds_a_space_that_has_ended_meanwhile_finds_nothing() -> None:
