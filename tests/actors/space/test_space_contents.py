@@ -123,6 +123,26 @@ async def test_a_full_space_makes_room_of_what_has_expired_before_it_refuses() -
         assert isinstance(await values.put(made.space, made.token, "b", KvWrite(b"")), Put)
 
 
+async def test_values_meet_the_count_of_keys_and_their_bytes_whichever_comes_first() -> None:
+    async with World(replace(PLENTY, keys_max=3, kv_bytes_max=10, value_bytes_max=6)).process() as spaces:
+        made, values = await opened(spaces), SpaceValues(spaces)
+
+        async def put(key: str, size: int) -> Put | EchoError:
+            return await values.put(made.space, made.token, key, KvWrite(b"x" * size))
+
+        assert await put("a", 7) is EchoError.PAYLOAD_TOO_LARGE
+        for key, size in (("a", 6), ("b", 4), ("c", 0)):
+            assert isinstance(await put(key, size), Put)
+        assert await put("d", 0) is EchoError.SPACE_FULL
+        assert await put("c", 1) is EchoError.SPACE_FULL
+        assert await put("a", 7) is EchoError.PAYLOAD_TOO_LARGE
+        assert isinstance(await put("a", 5), Put)
+        assert isinstance(await put("c", 1), Put)
+        assert await values.delete(made.space, "b") is None
+        assert isinstance(await put("d", 4), Put)
+        assert spaces.store.usage(made.space.space_id).kv_bytes == 10
+
+
 async def test_expired_values_are_swept_out_of_spaces_that_nobody_has_opened_since_the_start(
     autojump_clock: MockClock,
 ) -> None:
