@@ -39,10 +39,10 @@ class SeenTime:
     async def read(self) -> int:
         """0: never, or nobody can tell any more."""
         try:
-            loaded = await self._log.load(_STREAM)
-        except UnreadableError:
+            items = (await self._log.load(_STREAM)).open_items
+            return max((int(item.data) for item in items if item.key == _SEEN), default=0)
+        except (UnreadableError, ValueError):
             return 0
-        return max((int(item.data) for item in loaded.open_items if item.key == _SEEN), default=0)
 
     async def write(self, now_ms: int) -> None:
         """A log that does not take it is asked again the next time."""

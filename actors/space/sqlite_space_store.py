@@ -49,6 +49,7 @@ from actors.space.store import (
 )
 from actors.space.value_cache import ValueCache
 
+DATABASE = "spaces.sqlite"
 _T = TypeVar("_T")
 
 
@@ -72,7 +73,7 @@ class SqliteSpaceStore:
         cls, folder: Path, limits: SpaceStoreLimits = DEFAULT_LIMITS, disk: Disk | None = None
     ) -> "SqliteSpaceStore":
         """Open what is in the folder, or begin there; then `load`. The caller holds the folder's lock."""
-        connections = await trio.to_thread.run_sync(rows.open_connections, folder / "spaces.sqlite")
+        connections = await trio.to_thread.run_sync(rows.open_connections, folder / DATABASE)
         return cls(folder, connections, Disk() if disk is None else disk, limits)
 
     async def __aenter__(self) -> "SqliteSpaceStore":

@@ -55,7 +55,7 @@ from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.tracing import spans_to
-from gateway.spaces.feature import body_bytes_max_with_spaces, spaces_feature
+from gateway.spaces.feature import body_bytes_max_with_spaces, ends_feature, spaces_feature
 from gateway.spaces.opening import PublicBase, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
@@ -135,7 +135,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         folder.trust(token_keys)
         async with (
             await SqliteStore.open(folder.log_path) as store,
-            opened_spaces(folder.path, store, settings.echo, now_here, new_id) as spaces,
+            opened_spaces(folder.path, store, settings.echo, now_here, new_id) as kept_spaces,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -202,12 +202,14 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             admin_nodes = AdminNodes(Actions(operators, audit, now_here), lives, node_list).routes
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, admin_nodes).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
-            echo_features: tuple[Feature, ...] = ()
+            echo_features: tuple[Feature, ...] = () if kept_spaces is None else (ends_feature(kept_spaces),)
+            spaces = kept_spaces if settings.echo.enabled else None
             if spaces is not None and base is not None:
                 rooms = Rooms(supervisor, settings.echo, spaces.now)
                 spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
                 entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, spaces.now)
-                echo_features = (spaces_feature(spaces, settings.echo, base, new_id), entrance.feature)
+                routes = spaces_feature(spaces, settings.echo, base, new_id)
+                echo_features = (*echo_features, routes, entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,

@@ -1,4 +1,4 @@
-"""All routes of echo spaces as one feature. The supervised task that ends spaces on time starts with it."""
+"""All routes of echo spaces as one feature, and what ends spaces on time as another."""
 
 import sys
 from collections.abc import Callable
@@ -37,11 +37,17 @@ def spaces_feature(
         **TextRoutes(admission, documents).routes,
     }
 
+    return Feature(routes)
+
+
+def ends_feature(spaces: EchoSpaces) -> Feature:
+    """The supervised task that ends spaces on time, also those that are left where spaces are switched off."""
+
     def start(supervisor: Supervisor) -> None:
         supervisor.start(ChildSpec(name="space_store", run=spaces.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
         supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
-    return Feature(routes, start)
+    return Feature(start=start)
 
 
 def body_bytes_max_with_spaces(otherwise: Callable[[str], int]) -> Callable[[str], int]:
