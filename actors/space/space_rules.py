@@ -127,6 +127,16 @@ def move_end(space: Space, ttl_s: int, settings: SpaceSettings, now_ms: int) -> 
     return () if ends_at_ms == space.ends_at_ms else (SpaceEndMoved(now_ms, ends_at_ms),)
 
 
+def resume(space: Space, seen_ms: int, settings: SpaceSettings, now_ms: int) -> Sequence[Event]:
+    """After a restart, of a space that was last seen then.
+
+    It lasts no longer than it would have at that time, even if now seems to be earlier: then the clock was set back
+    meanwhile, or was ahead before. Nor does it last longer than `room_ttl_s`, which may have been lowered.
+    """
+    left_ms = min(space.ends_at_ms - max(seen_ms, now_ms), 1000 * settings.room_ttl_s)
+    return () if now_ms + left_ms == space.ends_at_ms else (SpaceEndMoved(now_ms, now_ms + left_ms),)
+
+
 def close_space(space: Space, ending: Ending, now_ms: int) -> Decision:
     """By somebody who may. One that has expired meanwhile is not there to be closed."""
     return (SpaceClosed(now_ms, ending),) if space.is_live(now_ms) else EchoError.SPACE_NOT_FOUND

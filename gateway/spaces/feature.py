@@ -1,4 +1,4 @@
-"""All routes of echo spaces as one feature. The supervised task that ends spaces on time starts with it."""
+"""All routes of echo spaces as one feature, and what ends spaces on time as another."""
 
 import sys
 from collections.abc import Callable
@@ -37,13 +37,18 @@ def spaces_feature(
         **SpaceRoutes(spaces, admission, kv, documents, settings, more).routes,
         **TextRoutes(admission, documents).routes,
     }
+    refused = spaces.counts.requests_refused
+    return Feature({path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()})
+
+
+def ends_feature(spaces: EchoSpaces) -> Feature:
+    """The supervised task that ends spaces on time, also those that are left where spaces are switched off."""
 
     def start(supervisor: Supervisor) -> None:
         supervisor.start(ChildSpec(name="space_store", run=spaces.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
         supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
-    refused = spaces.counts.requests_refused
-    return Feature({path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}, start)
+    return Feature(start=start)
 
 
 def _counted(handle: Handler, refused: dict[str, int]) -> Handler:
