@@ -16,6 +16,7 @@ from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.kv_routes import KvRoutes
+from gateway.spaces.refusals import form_at
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
 from gateway.spaces.text_routes import TextRoutes
@@ -41,7 +42,7 @@ def spaces_feature(
         supervisor.start(ChildSpec(name="space_store", run=spaces.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
         supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
-    return Feature(routes, start)
+    return Feature(routes, start, refusal_form=form_at)
 
 
 def body_bytes_max_with_spaces(otherwise: Callable[[str], int]) -> Callable[[str], int]:

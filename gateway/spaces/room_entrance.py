@@ -28,7 +28,7 @@ from gateway.net.pump import Pump
 from gateway.net.router import ANY
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.asgi_room_socket import AsgiRoomSocket
-from gateway.spaces.room_query_rules import chosen_encoding, opening_of
+from gateway.spaces.room_query_rules import HINTS, chosen_encoding, opening_of
 from gateway.spaces.room_socket import RoomSocket, RoomSocketSettings, SocketServices
 from gateway.spaces.upgrade_rate_rules import UpgradeGate, UpgradeRates
 from schemas.echo.closes import RoomClose
@@ -118,7 +118,7 @@ class RoomEntrance:
             return _Refused(EchoError.UNSUPPORTED_PROTOCOL)
         answer = b"" if upgrade is None else _handshake(exchange, encoding)
         try:
-            opening = opening_of(exchange.query, self._rooms.new_id)
+            opening = opening_of(partial(exchange.only, passing_over=HINTS), self._rooms.new_id)
         except BadQuery:
             opening = None
         if opening is None or answer is None:

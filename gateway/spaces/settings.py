@@ -12,6 +12,12 @@ class EchoSettings(SpaceSettings):
     service_name: str = "kisko-echo"  # as `GET /healthz` says it
     create_password: str | None = None  # needed by `POST /spaces`, if set; a wrong one is 401
     csrf: Literal["standard", "strict"] = "standard"  # of `POST /spaces`; without it 403 `csrf_failed`
+    # ---- uploads of files; every other body has `door.body_s_max`
+    upload_bytes_per_s_min: int = 16 * 1024  # slower for longer than `upload_free_s`: 400 `invalid_payload`, and closed
+    upload_idle_s_max: float = 10.0  # without a byte of it; then 400 `invalid_payload`, and the connection is closed
+    upload_free_s: float = 20.0  # spent waiting for it, before its rate counts
+    uploads_per_address_max: int = 8  # at a time; the next one is 429 `rate_limited`
+    uploads_per_space_max: int = 16  # at a time, by whomever; the next one is 429 `rate_limited`
     # ---- rates, as a burst and what is refilled; above them 429 `rate_limited`. Of IPv6, a /64 is one address.
     rest_burst: int = 120  # requests of one address
     rest_per_s: float = 20.0
