@@ -14,7 +14,7 @@ BODY_PACE = "heliograph.body_pace"  # the door's way to let a route say how slow
 @dataclass(frozen=True, slots=True)
 class BodyPace:
     free_s: float  # spent waiting in all, whatever comes
-    bytes_per_s_min: float = math.inf  # each that comes buys more time; with the default, none does
+    bytes_per_s_min: float = math.inf  # each that comes buys more time; with the default, none does; 0: no minimum
     idle_s_max: float = math.inf  # of one wait that brings nothing
 
 
@@ -29,8 +29,8 @@ class BodyWait:
     def left_s(self) -> float:
         """How long the next wait may last."""
         pace = self.pace
-        earned_s = pace.free_s + self._bytes / pace.bytes_per_s_min
-        return max(0.0, min(pace.idle_s_max, earned_s - self._waited_s))
+        earned_s = self._bytes / pace.bytes_per_s_min if pace.bytes_per_s_min else math.inf
+        return max(0.0, min(pace.idle_s_max, pace.free_s + earned_s - self._waited_s))
 
     def waited(self, seconds: float, size: int) -> None:
         """One wait is over, and brought this many bytes."""

@@ -26,7 +26,7 @@ CORRELATION_ID = b"x-correlation-id"  # the id under which the log knows the cal
 BODY_NOW = "heliograph.body_now"  # the door's way to give a body that is there already
 WHEN_GONE = "heliograph.when_gone"  # the door's way to tell of a disconnect without a task that waits for it
 BODY_BYTES_MAX = 64 * 1024  # a larger one: 413
-_LENGTH_DIGITS_MAX = 18  # more is not taken for a length, and the body is counted as it comes
+_LENGTH_DIGITS_MAX = 20  # read of a Content-Length: of one that has more, they are too large for anybody
 
 TOKENS_REMEMBERED_MAX = 256  # of headers; beyond it the one asked for least recently is taken apart anew
 
@@ -126,7 +126,7 @@ class Exchange:
     def announced_bytes(self) -> int:
         """How long the body will be, as far as the head says it."""
         length = self.header(b"content-length") or ""
-        return int(length) if length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX else 0
+        return int(length[:_LENGTH_DIGITS_MAX]) if length.isascii() and length.isdigit() else 0
 
     def pace_body(self, pace: BodyPace) -> None:
         """Let the body come this slowly, where the door has a bound on that."""

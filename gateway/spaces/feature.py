@@ -46,7 +46,7 @@ def spaces_feature(
 
 
 def body_bytes_max_with_spaces(otherwise: Callable[[str], int]) -> Callable[[str], int]:
-    """For the door: the routes of spaces count bodies themselves as they come, so that a refusal has their own form."""
+    """For the door: the routes of spaces count bodies themselves as they come, each by its own limit."""
 
     def body_bytes_max(path: str) -> int:
         return sys.maxsize if path.startswith(PREFIX) or path == CREATION_PATH else otherwise(path)

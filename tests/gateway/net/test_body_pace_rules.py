@@ -44,6 +44,12 @@ def test_what_comes_buys_time_and_silence_ends_it() -> None:
     assert wait.left_s() == 10.0
 
 
+def test_without_a_minimum_only_silence_ends_it() -> None:
+    wait = BodyWait(BodyPace(0.0, 0, 10.0))
+    wait.waited(1_000_000.0, 1)
+    assert wait.left_s() == 10.0
+
+
 def test_a_file_of_10_mib_over_a_megabit_line_is_served_to_its_end() -> None:
     seconds = arrives(of_uploads(), 10 * 1024 * 1024, 12_500, 0.1)
     assert seconds is not None
