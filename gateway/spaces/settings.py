@@ -13,9 +13,7 @@ class EchoSettings(SpaceSettings):
     create_password: str | None = None  # needed by `POST /spaces`, if set; a wrong one is 401
     csrf: Literal["standard", "strict"] = "standard"  # of `POST /spaces`; without it 403 `csrf_failed`
     # ---- uploads of files; every other body has `door.body_s_max`
-    upload_bytes_per_s_min: int = (
-        16 * 1024
-    )  # slower, beyond `upload_free_s`: 400 `invalid_payload`, and closed; 0: none
+    upload_bytes_per_s_min: int = 16 * 1024  # slower, beyond `upload_free_s`, is 400 `invalid_payload`; 0: none
     upload_idle_s_max: float = 10.0  # without a byte of it; then 400 `invalid_payload`, and the connection is closed
     upload_free_s: float = 20.0  # spent waiting for it, before its rate counts
     uploads_per_address_max: int = 8  # at a time; the next one is 429 `rate_limited`
