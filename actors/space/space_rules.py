@@ -37,6 +37,10 @@ class NewSpace:
     project_id: str | None = None
 
 
+_NO_SPACE = Space("", b"", None, Encoding.JSON, False, 0, 0)
+"""In the place of one that is not there: over since ever."""
+
+
 class Spaces:
     """All spaces of a gateway that are not forgotten yet, by the hash of their token and by id."""
 
@@ -54,9 +58,9 @@ class Spaces:
         return iter(self._by_id.values())
 
     def find(self, token: str, now_ms: int) -> Space | None:
-        """The live space of this token. What is not there takes a hash and a look-up, as what is."""
-        space = self._by_token.get(credential_hash(token))
-        return space if space is not None and space.is_live(now_ms) else None
+        """The live space of this token. Unknown and ended tokens take the same steps, the hash first."""
+        space = self._by_token.get(credential_hash(token), _NO_SPACE)
+        return space if space.is_live(now_ms) else None
 
     def get(self, space_id: str) -> Space | None:
         """Also one that is over."""

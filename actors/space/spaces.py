@@ -240,6 +240,11 @@ class EchoSpaces:
             await self._log.append(Part(PREFIX + space_id, None, now_ms, opened=(OpenItem(_OVER, b""),)))
         return EchoError.STORAGE_NOT_READY
 
+    def claim_fault(self, space_id: str, claim: str) -> EchoError | None:
+        """What there is against this claim, for whoever asks before anything else."""
+        space = self._claimed(space_id, claim)
+        return space if isinstance(space, EchoError) else None
+
     def _claimed(self, space_id: str, claim: str) -> Space | EchoError:
         space = self._spaces.get(space_id)
         if space is None or not space.is_live(self.now().wall_ms):

@@ -53,6 +53,7 @@ from gateway.mcp.watch import Watches
 from gateway.net.exchange import BODY_BYTES_MAX
 from gateway.net.http1.door import Door
 from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.refusal_form import RefusalForm
 from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
@@ -243,13 +244,17 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             def takes_upgrade(path: str) -> bool:
                 return any(feature.takes_upgrade(path) for feature in features)
 
+            def form_of(path: str) -> RefusalForm | None:
+                return next(filter(None, (feature.refusal_form(path) for feature in features)), None)
+
             door = Door(
                 supervisor,
-                Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade),
+                Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade, form_of=form_of),
                 body_bytes_max=_body_bytes_max if spaces is None else body_bytes_max_with_spaces(_body_bytes_max),
                 settings=door_settings,
                 tls=http_tls,
                 takes_upgrade=takes_upgrade,
+                form_of=form_of,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")

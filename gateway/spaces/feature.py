@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
@@ -17,6 +18,7 @@ from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.kv_routes import KvRoutes
+from gateway.spaces.refusals import form_at
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
 from gateway.spaces.text_routes import TextRoutes
@@ -38,7 +40,8 @@ def spaces_feature(
         **TextRoutes(admission, documents).routes,
     }
     refused = spaces.counts.requests_refused
-    return Feature({path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()})
+    counted = {path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}
+    return Feature(counted, refusal_form=partial(form_at, refused=refused))
 
 
 def ends_feature(spaces: EchoSpaces) -> Feature:
@@ -65,7 +68,7 @@ def _counted(handle: Handler, refused: dict[str, int]) -> Handler:
 
 
 def body_bytes_max_with_spaces(otherwise: Callable[[str], int]) -> Callable[[str], int]:
-    """For the door: the routes of spaces count bodies themselves as they come, so that a refusal has their own form."""
+    """For the door: the routes of spaces count bodies themselves as they come, each by its own limit."""
 
     def body_bytes_max(path: str) -> int:
         return sys.maxsize if path.startswith(PREFIX) or path == CREATION_PATH else otherwise(path)
