@@ -123,7 +123,7 @@ class EchoSpaces:
                 self._erasing.add(space_id)
         for space_id in kept:  # made, and never written down
             self._erasing.add(space_id)
-        if self._spaces:
+        if self._spaces or seen_ms:  # which may have been of a clock that was ahead
             await self._seen.write(self.now().wall_ms)
         await self.end_what_is_over()
 

@@ -111,6 +111,15 @@ async def test_a_space_of_a_clock_that_was_years_ahead_does_not_live_for_years()
         assert found.ends_at_ms == world.now_ms + 1000 * spaces.settings.room_ttl_s
 
 
+async def test_a_time_that_was_noted_years_ahead_does_not_end_spaces_that_are_opened_after_it() -> None:
+    world = World()
+    await SeenTime(MemoryStore(world.log_disk)).write(world.now_ms + 10 * 365 * 24 * HOUR_MS)
+    async with world.process() as spaces:
+        made = await opened(spaces)
+    async with world.process() as spaces:
+        assert spaces.find(made.token) == made.space
+
+
 async def test_no_space_lasts_longer_than_a_ttl_that_was_lowered_meanwhile() -> None:
     world = World()
     async with world.process() as spaces:
