@@ -13,8 +13,8 @@ from gateway.net.exchange import CORRELATION_ID
 from gateway.net.refusal_form import RefusalForm, Refused
 from schemas.echo.errors import EchoError, error_object
 
-_PATHS = frozenset({"/api", "/s", "/ws", "/spaces", "/service/description", "/healthz"})
-_BELOW = ("/api/", "/s/", "/ws/", "/spaces/", "/service/")
+_PATHS = frozenset({"/", "/api", "/s", "/ws", "/spaces", "/service/description", "/healthz"})
+_BELOW = ("/api/", "/assets/", "/s/", "/ws/", "/spaces/", "/service/")
 _WITH_CORS = frozenset({"/api", "/service/description", "/healthz"})
 _WITH_CORS_BELOW = "/api/"
 

@@ -62,7 +62,9 @@ class Site:
             if pieces and isinstance(event := pieces[0], trio.Event):
                 await event.wait()
                 del pieces[0]
-            if not pieces or pieces[0] == b"gone":
+            if not pieces:
+                await trio.sleep_forever()  # the client waits for its answer
+            if pieces[0] == b"gone":
                 return {"type": "http.disconnect"}
             return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
 

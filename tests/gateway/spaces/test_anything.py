@@ -44,7 +44,7 @@ ESCAPED = st.sampled_from(["%2F", "%2f", "%00", "%0d%0a", "%C3%A9", "..", ".", "
 PATHS = st.sampled_from(
     ["/spaces", f"/api/s/{TOKEN}", f"/api/s/{TOKEN}/kv", f"/api/s/{TOKEN}/kv/k", f"/api/s/{TOKEN}/files",
      f"/api/s/{TOKEN}/files/{FILE}", f"/s/{TOKEN}/prompt", "/service/description", "/api/s/", "/api/nope", "/healthz",
-     f"/ws/s/{TOKEN}", f"/ws/s/{TOKEN}/x", f"/s/{TOKEN}"]
+     f"/ws/s/{TOKEN}", f"/ws/s/{TOKEN}/x", f"/s/{TOKEN}", "/", "/assets/room.js"]
 )  # fmt: skip
 FIELDS = st.sampled_from(["limit", "prefix", "cursor", "x", "uid", "subs", "since", "epoch", "self", "tz", "loc"])
 QUERIES = st.lists(st.tuples(FIELDS, PRINTABLE | ESCAPED | st.sampled_from(["%ff", "%", "1", "k"])), max_size=4)
@@ -104,7 +104,8 @@ TYPES = st.sampled_from(
 LATIN = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=30)
 OTHERS = st.dictionaries(
     st.sampled_from(["accept", "if_match", "if_none_match", "range", "if_range", "origin", "sec_fetch_site", "cookie"]),
-    LATIN | st.sampled_from(["*", '"1"', "*/*", "application/json", "bytes=0-0", "bytes=-5", "same-origin"]),
+    LATIN
+    | st.sampled_from(["*", '"1"', "*/*", "application/json", "bytes=0-0", "bytes=-5", "same-origin", "text/html"]),
     max_size=3,
 )
 BEARERS = st.sampled_from([None, f"Bearer {CLAIM}", f"Bearer {TOKEN}", "Bearer", "Basic x"])
@@ -125,10 +126,12 @@ def flaw(answer: Answer, method: str, path: str) -> str | None:
     """What is not as documented; None when all is."""
     if path.startswith("/api/") and answer.headers.get("access-control-allow-origin") != "*":
         return "no CORS"
-    if answer.status in (200, 201, 204, 206, 303):
+    if answer.status in (200, 201, 204, 206, 303, 304):
         return None if "x-correlation-id" not in answer.headers else "a success with the id of a failure"
     if method == "HEAD":
         return None if answer.status < 500 else f"status {answer.status}"
+    if answer.headers["content-type"].startswith("text/html"):  # for a client that accepts it
+        return None if answer.status < 500 and "x-correlation-id" in answer.headers else f"page with {answer.status}"
     error = answer.json
     if form_at(path) is None:  # a path of the device API's: its envelope
         return None if answer.status in (404, 405) and "code" in error else f"another envelope with {answer.status}"

@@ -129,8 +129,8 @@ def test_every_status_that_the_door_and_the_router_refuse_with_has_its_word() ->
     assert {status: refused.status for status, refused in words.items()} == {
         400: 400, 404: 404, 405: 405, 408: 400, 413: 413, 431: 413, 500: 503, 503: 503
     }  # fmt: skip
-    assert [form_at(path) for path in ("", "/", "/mcp", "/apis", "/readyz", "/spacesx", "/.well-known/jwks.json")] == (
-        [None] * 7
+    assert [form_at(path) for path in ("", "/mcp", "/apis", "/readyz", "/spacesx", "/.well-known/jwks.json")] == (
+        [None] * 6
     )
 
 
