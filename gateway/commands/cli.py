@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 from gateway.commands.parsing import CommandError, complain
 
-COMMANDS = ("demo", "serve", "node", "nodes", "log", "token", "call", "watch", "ledger", "policy", "schema")
+COMMANDS = ("demo", "serve", "node", "nodes", "log", "token", "call", "watch", "space", "ledger", "policy", "schema")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
