@@ -88,6 +88,7 @@ class Running:
     admin: str | None  # HOST:PORT or unix:/path, if operators have a listener of their own
     spaces: EchoSpaces | None  # where they are on
     base: Callable[[], str] | None  # of links to spaces
+    rooms: Rooms | None  # of spaces
 
     @property
     def http_url(self) -> str:
@@ -203,6 +204,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, admin_nodes).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             echo_features: tuple[Feature, ...] = ()
+            rooms: Rooms | None = None
             if spaces is not None and base is not None:
                 rooms = Rooms(supervisor, settings.echo, now_here)
                 spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
@@ -269,6 +271,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 operators_at,
                 spaces,
                 base,
+                rooms,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)
