@@ -9,6 +9,7 @@ import getpass
 import os
 import sys
 from collections.abc import Callable
+from typing import IO
 
 from gateway.commands.parsing import CommandError, Subparsers, printable
 from gateway.commands.space_client import EchoService, SpaceRefusedError
@@ -72,6 +73,13 @@ def seconds(text: str | None) -> int | None:
     if found is None:
         raise CommandError("--ttl is a number and a unit, such as 10m, 12h or 7d")
     return found
+
+
+def output() -> IO[bytes]:
+    """For bytes as they are, which a terminal is not shown."""
+    if sys.stdout is None or sys.stdout.isatty():
+        raise CommandError("the bytes would go to the terminal: redirect the output, or name a file with --out")
+    return sys.stdout.buffer
 
 
 def secret(variable: str, prompt: str) -> str:

@@ -18,7 +18,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from gateway.commands.parsing import CommandError, Subparsers, print_rows, printable
-from gateway.commands.space_arguments import add_action, space_of
+from gateway.commands.space_arguments import add_action, output, space_of
 from gateway.commands.space_client import SpaceRefusedError, unreachable
 from gateway.commands.space_file_rules import is_media_type, local_name, part_end, part_head, which
 
@@ -87,7 +87,8 @@ def _source(path: str) -> Iterator[tuple[IO[bytes], int | None]]:
         raise CommandError(f"cannot read {path}: {error.strerror}") from None
     with file:
         status = os.fstat(file.fileno())
-        yield file, status.st_size if stat.S_ISREG(status.st_mode) else None
+        # Files of a kernel say 0 and have more.
+        yield file, (status.st_size or None) if stat.S_ISREG(status.st_mode) else None
 
 
 def _body(
@@ -121,9 +122,7 @@ def _get(arguments: argparse.Namespace) -> int:
         "GET", f"{link.api}/files/{quote(file['file_id'], safe='')}", None, {"accept": "*/*"}
     ) as response:
         if arguments.out == "-":
-            if sys.stdout.isatty():
-                raise CommandError("the file would go to the terminal: redirect the output, or name a file with --out")
-            _receive(response, file, sys.stdout.buffer, service.base)
+            _receive(response, file, output(), service.base)
             return 0
         target = Path(arguments.out or local_name(str(file.get("name", ""))))
         with _reserved(target, force=arguments.force) as part:

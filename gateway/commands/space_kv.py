@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.commands.parsing import CommandError, Subparsers, print_rows, printable
-from gateway.commands.space_arguments import add_action, checked_key, seconds, space_of
+from gateway.commands.space_arguments import add_action, checked_key, output, seconds, space_of
 from gateway.commands.space_client import EchoService, SpaceRefusedError
 from gateway.commands.space_envelope import RoomSeal
 from gateway.commands.space_link_rules import SpaceLink
@@ -53,11 +53,11 @@ def _get(arguments: argparse.Namespace) -> int:
         entry = {**entry, **_as_members(value)}
     if arguments.json:
         print(json.dumps(entry))
-    elif sys.stdout.isatty():  # which would obey what somebody else wrote
+    elif sys.stdout is None or sys.stdout.isatty():  # which would obey what somebody else wrote
         for line in value.decode(errors="replace").split("\n"):
             print(printable(line))
     else:
-        sys.stdout.buffer.write(value)
+        output().write(value)
     return 0
 
 
