@@ -86,14 +86,10 @@ def shown(frame: Frame, own_uid: str) -> str | None:
             return f"* you are {uid}{here}; the space ends at {_word(frame.get('expires_at'))}"
         case "msg":
             return f"{_clock(frame.get('at'))} {uid}{_to(frame, own_uid)}: {_content(frame)}"
-        case "join" if not frame.get("subs"):
-            return f"* {uid} joined"
         case "join":
-            return f"* {uid} is in {_names(frame['subs'])}"
-        case "leave" if not frame.get("subs"):
-            return f"* {uid} left"
+            return f"* {uid} joined{_places(frame.get('subs'))}"
         case "leave":
-            return f"* {uid} left {_names(frame['subs'])}"
+            return f"* {uid} left{_places(frame.get('subs'))}"
         case "state":
             return f"* {uid} is {_text(frame.get('data'))}"
         case "who":
@@ -133,8 +129,8 @@ def _word(value: Any) -> str:
     return printable(str(value))
 
 
-def _names(subs: Any) -> str:
-    return ", ".join(_word(sub) for sub in subs) if isinstance(subs, list) else _word(subs)
+def _places(subs: Any) -> str:
+    return "".join(f" [{_word(sub)}]" for sub in subs) if isinstance(subs, list) else ""
 
 
 def _clock(at: Any) -> str:
