@@ -6,6 +6,7 @@ from typing import get_type_hints
 
 import pytest
 
+from gateway.main.command_variables import FOR_COMMANDS
 from gateway.main.settings import Address, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings
 
@@ -151,3 +152,7 @@ def test_address_is_host_and_port(text: str, address: Address) -> None:
 def test_other_texts_are_no_address(text: str) -> None:
     with pytest.raises(SettingsError, match="HOST:PORT"):
         Address.parse(text)
+
+
+def test_variables_of_commands_are_no_settings() -> None:
+    assert load(None, dict.fromkeys(FOR_COMMANDS, "x"), {}) == load(None, {}, {})
