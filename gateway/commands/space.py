@@ -102,7 +102,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _print_facts(facts: list[tuple[str, Any]]) -> None:
     for name, value in facts:
-        shown = {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
+        shown = ("off", "on")[value] if isinstance(value, bool) else value
         print(f"{name:<18}  {printable(str(shown))}")
 
 

@@ -6,6 +6,7 @@ terminal or from standard input.
 
 import argparse
 import getpass
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -36,6 +37,8 @@ def answered(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
     """With what the service refuses in one line, and exit code 1."""
 
     def running(arguments: argparse.Namespace) -> int:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # others write what this terminal may not have
         try:
             return run(arguments)
         except SpaceRefusedError as refused:
@@ -82,11 +85,19 @@ def output() -> IO[bytes]:
     return sys.stdout.buffer
 
 
+def given_input() -> IO[bytes]:
+    if sys.stdin is None:
+        raise CommandError("there is no standard input to read from")
+    return sys.stdin.buffer
+
+
 def secret(variable: str, prompt: str) -> str:
     """From the environment, else from whoever sits at the terminal, else the first line of standard input."""
     given = os.environ.get(variable, "").strip()
     if given:
         return given
+    if sys.stdin is None:
+        return ""
     try:
         typed = getpass.getpass(f"{prompt}: ") if sys.stdin.isatty() else sys.stdin.readline(SECRET_CHARS_MAX)
     except EOFError:

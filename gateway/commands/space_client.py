@@ -152,3 +152,8 @@ def json_object(body: bytes | bytearray | str) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return answer if isinstance(answer, dict) else None
+
+
+def objects(found: Any) -> list[dict[str, Any]]:
+    """Of a list in an answer, those that can be what they should be."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

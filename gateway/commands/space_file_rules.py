@@ -34,8 +34,8 @@ def part_end(boundary: str) -> bytes:
     return f"\r\n--{boundary}--\r\n".encode()
 
 
-def which(files: list[Any], wanted: str) -> list[dict[str, Any]]:
+def which(files: list[dict[str, Any]], wanted: str) -> list[dict[str, Any]]:
     """Those with this id, else those with this name."""
-    known = [file for file in files if isinstance(file, dict) and isinstance(file.get("file_id"), str)]
+    known = [file for file in files if isinstance(file.get("file_id"), str)]
     by_id = [file for file in known if file["file_id"] == wanted]
     return by_id or [file for file in known if file.get("name") == wanted]

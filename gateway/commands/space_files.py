@@ -18,8 +18,8 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from gateway.commands.parsing import CommandError, Subparsers, print_rows, printable
-from gateway.commands.space_arguments import add_action, output, space_of
-from gateway.commands.space_client import SpaceRefusedError, unreachable
+from gateway.commands.space_arguments import add_action, given_input, output, space_of
+from gateway.commands.space_client import SpaceRefusedError, objects, unreachable
 from gateway.commands.space_file_rules import is_media_type, local_name, part_end, part_head, which
 
 PIECE_BYTES = 64 * 1024
@@ -41,7 +41,7 @@ def add(actions: Subparsers) -> None:
 
 def _files(arguments: argparse.Namespace) -> int:
     service, link = space_of(arguments)
-    files = service.ask("GET", f"{link.api}/files", wants="files")["files"]
+    files = objects(service.ask("GET", f"{link.api}/files", wants="files")["files"])
     if arguments.json:
         print(json.dumps(files))
     else:
@@ -79,7 +79,7 @@ def _put(arguments: argparse.Namespace) -> int:
 def _source(path: str) -> Iterator[tuple[IO[bytes], int | None]]:
     """With its size, if that can be known before."""
     if path == "-":
-        yield sys.stdin.buffer, None
+        yield given_input(), None
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115  # closed below
@@ -117,7 +117,8 @@ def _body(
 
 def _get(arguments: argparse.Namespace) -> int:
     service, link = space_of(arguments)
-    file = _chosen(service.ask("GET", f"{link.api}/files", wants="files")["files"], arguments.file)
+    files = objects(service.ask("GET", f"{link.api}/files", wants="files")["files"])
+    file = _chosen(files, arguments.file)
     with service.open(
         "GET", f"{link.api}/files/{quote(file['file_id'], safe='')}", None, {"accept": "*/*"}
     ) as response:
@@ -131,7 +132,7 @@ def _get(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(files: list[Any], wanted: str) -> dict[str, Any]:
+def _chosen(files: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
     found = which(files, wanted)
     if len(found) > 1:
         raise CommandError("several files have that name: give the file_id; `heliograph space files` lists it")

@@ -37,19 +37,20 @@ _FLUSH_ID = "heliograph-flush"
 
 
 class Guest:
-    def __init__(self, link: SpaceLink, presence: Presence, *, seals: bool, is_json: bool) -> None:
+    def __init__(self, link: SpaceLink, presence: Presence, seal: RoomSeal | None, *, is_json: bool) -> None:
+        """`seal` is that of an encrypted room."""
         self._link = link
         self._presence = presence
-        self._seals = seals
+        self._seal = seal
+        self._opener = seal
         self._is_json = is_json
-        self._seal: RoomSeal | None = None  # of the room, once it has said which it is
         self._rng = Random()
         self._failures = 0
         self._in_s: float | None = None  # when it was welcomed last
         self._away_s: float | None = None  # since when it is not there
         self._unsent: Frame | None = None
         self._is_input_over = trio.Event()
-        self._is_welcome = trio.Event()  # of one connection, as the next
+        self._is_welcome = trio.Event()  # of one connection, as the next one
         self._is_flushed = trio.Event()
         self._status = 0
 
@@ -97,7 +98,7 @@ class Guest:
 
     async def _speak(self, wire: RoomWire, said: trio.MemoryReceiveChannel[Frame]) -> None:
         """All there is to say. What could not be sent is kept for the next connection."""
-        await self._is_welcome.wait()  # which says what is needed to seal
+        await self._is_welcome.wait()  # a room that is full takes the connection, and no line
         while True:
             if self._unsent is None:
                 try:
@@ -115,7 +116,7 @@ class Guest:
         self._status = self._status or 1
 
     def _sealed(self, frame: Frame) -> Frame:
-        if not self._seals or self._seal is None or frame.get("type") != "msg" or "data" not in frame:
+        if self._seal is None or frame.get("type") != "msg" or "data" not in frame:
             return frame
         return {**frame, "data": self._seal.seal_data(frame["data"])}
 
@@ -133,11 +134,11 @@ class Guest:
         has_missed = self._presence.hear(frame)
         if frame.get("type") == "welcome":
             self._in_s = trio.current_time()
-            space_id = self._presence.space_id
-            self._seal = None if space_id is None else RoomSeal(self._link.token, space_id)
+            if self._opener is None and self._presence.space_id is not None:  # an instance may say it here alone
+                self._opener = RoomSeal(self._link.token, self._presence.space_id)
             self._is_welcome.set()
-        if self._seal is not None and frame.get("type") == "msg" and "data" in frame:
-            frame = {**frame, "data": self._seal.open_data(frame["data"])}
+        if self._opener is not None and frame.get("type") == "msg" and "data" in frame:
+            frame = {**frame, "data": self._opener.open_data(frame["data"])}
         line = json.dumps(frame).replace("\x7f", "\\u007f") if self._is_json else shown(frame, self._presence.uid or "")
         if line is not None:
             print(line, flush=True)

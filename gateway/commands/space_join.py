@@ -10,6 +10,7 @@ import trio
 from actors.supervision.crash_report import first_leaf
 from gateway.commands.parsing import CommandError, Subparsers
 from gateway.commands.space_arguments import add_action, space_of
+from gateway.commands.space_envelope import RoomSeal
 from gateway.commands.space_guest import Guest
 from gateway.commands.space_join_rules import HELP, Presence
 from schemas.echo.frames import SUBS_MAX
@@ -35,8 +36,9 @@ def _join(arguments: argparse.Namespace) -> int:
             f"a uid or a subspace is 1 to 64 of A-Z a-z 0-9 . _ : @ ~ -, and there are at most {SUBS_MAX} subspaces"
         )
     document = service.info(link.api) or {}
-    presence = Presence(arguments.uid, subs, arguments.wants_copy)
-    guest = Guest(link, presence, seals=document.get("encryption_enabled") is True, is_json=arguments.json)
+    is_encrypted = document.get("encryption_enabled") is True
+    seal = RoomSeal(link.token, document["space_id"]) if is_encrypted else None
+    guest = Guest(link, Presence(arguments.uid, subs, arguments.wants_copy), seal, is_json=arguments.json)
     descriptor = None if arguments.listen or sys.stdin is None else sys.stdin.fileno()
     try:
         return trio.run(_until_signalled, guest, descriptor)

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote
 
 from gateway.commands.parsing import CommandError, Subparsers, print_rows, printable
-from gateway.commands.space_arguments import add_action, checked_key, output, seconds, space_of
-from gateway.commands.space_client import EchoService, SpaceRefusedError
+from gateway.commands.space_arguments import add_action, checked_key, given_input, output, seconds, space_of
+from gateway.commands.space_client import EchoService, SpaceRefusedError, objects
 from gateway.commands.space_envelope import RoomSeal
 from gateway.commands.space_link_rules import SpaceLink
 
@@ -97,7 +97,7 @@ def _given(value: str) -> str:
     """As text: a value is a JSON string."""
     if value != "-":
         data = value.encode("utf-8", "surrogateescape")
-    elif len(data := sys.stdin.buffer.read(VALUE_BYTES_MAX + 1)) > VALUE_BYTES_MAX:
+    elif len(data := given_input().read(VALUE_BYTES_MAX + 1)) > VALUE_BYTES_MAX:
         raise CommandError("the value is too large for any instance: `heliograph space put` uploads files")
     try:
         return data.decode()
@@ -129,7 +129,7 @@ def _keys(service: EchoService, link: SpaceLink, prefix: str) -> Iterator[dict[s
     while True:
         more = "" if cursor is None else f"&cursor={quote(cursor, safe='')}"
         page = service.ask("GET", f"{link.api}/kv?prefix={quote(prefix, safe='')}{more}", wants="keys")
-        yield from (key for key in page["keys"] if isinstance(key, dict))
+        yield from objects(page["keys"])
         following = page.get("next_cursor")
         if not isinstance(following, str) or following == cursor:
             return

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,30 @@ def test_a_list_whose_cursor_does_not_move_ends(service: FakeGateway, capsys: Ca
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("files", [7, {}, [7], "files", None])
+def test_a_list_that_is_none_has_no_files(files: Any, service: FakeGateway, capsys: Capsys) -> None:
+    service.replies = guide_only({"/files": Reply({"files": files}), "/kv": Reply({"keys": files})})
+    for command in (["files"], ["kv", "ls"]):
+        assert main(["space", *command, link(service)]) == 0
+        assert capsys.readouterr().out == "none\n"
+    assert main(["space", "get", link(service), "f"]) == 1
+
+
+@pytest.mark.parametrize("command", ["kv set {} k -", "put {} -", "close {}"])
+def test_without_standard_input_it_is_said(command: str, service: FakeGateway) -> None:
+    line = f"{sys.executable} -m gateway.commands.cli space {command.format(link(service))} <&-"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "Traceback" not in done.stderr
+
+
+def test_characters_that_the_terminal_does_not_have_are_replaced(service: FakeGateway) -> None:
+    service.replies = guide_only({"/files": Reply({"files": [{"name": "\U0001f600.txt"}]})})
+    line = f"PYTHONIOENCODING=latin-1 {sys.executable} -m gateway.commands.cli space files {link(service)}"
+    done = subprocess.run(line, shell=True, capture_output=True, check=False, timeout=30)
+    assert (done.returncode, done.stderr, b"?.txt" in done.stdout) == (0, b"", True)
 
 
 def file(name: str, content: bytes, **more: Any) -> dict[str, Any]:

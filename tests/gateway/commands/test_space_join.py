@@ -23,6 +23,7 @@ from websockets.typing import Subprotocol
 
 from gateway.commands import space_guest
 from gateway.commands.parsing import CommandError
+from gateway.commands.space_envelope import RoomSeal
 from gateway.commands.space_guest import Guest
 from gateway.commands.space_join_rules import ComeBack, Over, Presence
 from gateway.commands.space_lines import LINE_BYTES_MAX, lines
@@ -244,7 +245,7 @@ def send(connection: ServerConnection, *frames: dict[str, Any]) -> None:
 async def stay(link: SpaceLink, written: bytes | None = None, *, seals: bool = False) -> tuple[int, Presence]:
     """Without written lines nothing is read, as with --listen."""
     presence = Presence(None, ["a"])
-    guest = Guest(link, presence, seals=seals, is_json=True)
+    guest = Guest(link, presence, RoomSeal(TOKEN, SPACE_ID) if seals else None, is_json=True)
     if written is None:
         with trio.fail_after(PATIENCE_S):
             return await guest.stay(None), presence
@@ -372,7 +373,7 @@ async def test_a_break_before_the_last_lines_are_confirmed_is_told(capsys: Capsy
     assert "before the room had confirmed" in capsys.readouterr().err
 
 
-async def test_nothing_is_said_in_the_clear_before_the_room_has_said_which_it_is() -> None:
+async def test_nothing_is_said_before_the_welcome_and_nothing_in_the_clear() -> None:
     def takes_its_time(connection: ServerConnection) -> None:
         with pytest.raises(TimeoutError):
             connection.recv(0.1)

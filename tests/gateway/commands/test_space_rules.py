@@ -136,7 +136,7 @@ def test_media_types(text: str, is_one: bool) -> None:
 
 
 def test_an_id_is_preferred_to_a_name() -> None:
-    files: list[Any] = [{"file_id": "1", "name": "2"}, {"file_id": "2", "name": "x"}, {"file_id": "3", "name": "x"}, 7]
+    files: list[Any] = [{"file_id": "1", "name": "2"}, {"file_id": "2", "name": "x"}, {"file_id": "3", "name": "x"}, {}]
     assert which(files, "2") == [files[1]]
     assert which(files, "x") == files[1:3]
     assert which(files, "y") == []
