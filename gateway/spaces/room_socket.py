@@ -1,7 +1,7 @@
 """A client's WebSocket in a room, on a socket adopted from the door: bytes in by the pump, bytes out without waiting.
 
     open ── the client's close ──► answered, closed
-      ├──── the room's close ──► closing ── the client hangs up, or `close_s_max` has passed ──► closed
+      ├──── the room's close ──► closing ── the client hangs up, or `socket_close_s_max` has passed ──► closed
       └──── reset, end of file ──► closed
 
 There is a task only while something waits to be written or a close is under way. What messages mean, and what a client
@@ -20,7 +20,6 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN
 
 from actors.space.room import Room
-from actors.space.settings import SpaceSettings
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.crash_report import report
 from actors.supervision.errors import SupervisorStoppingError
@@ -30,18 +29,11 @@ from gateway.net.pump import Pump
 from gateway.net.websocket.frame_reader import FrameReader
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.outgoing import Outgoing
+from gateway.spaces.settings import EchoSettings
 from schemas.echo.closes import RoomClose
 from schemas.websocket_frames import pong_frame
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class RoomSocketSettings:
-    sockets_max: int = 10_000  # of all rooms; the next upgrade is 503 `overloaded`
-    sockets_per_address_max: int = 1_024  # of all rooms, for one address (of IPv6, a /64); the next is 503 `overloaded`
-    read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
-    close_s_max: float = 5.0  # for the close frame to go out and the client to hang up; then the socket is closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +42,7 @@ class SocketServices:
 
     supervisor: Supervisor
     pump: Pump
-    spaces: SpaceSettings
-    settings: RoomSocketSettings
+    settings: EchoSettings
 
 
 class RoomSocket:
@@ -93,7 +84,7 @@ class RoomSocket:
         self._services = services
         self._on_end: Callable[[], None] | None = on_end
         self._protocol = WireProtocol(
-            bytes_max=services.spaces.message_bytes_max,
+            bytes_max=services.settings.message_bytes_max,
             too_large=RoomClose.TOO_LARGE.value,
             malformed=RoomClose.BAD_FRAME.value,
             state=OPEN,
@@ -124,7 +115,7 @@ class RoomSocket:
 
     def on_readable(self) -> None:
         try:
-            data = self._sock.recv(self._services.settings.read_bytes_max)
+            data = self._sock.recv(self._services.settings.socket_read_bytes_max)
         except BlockingIOError:
             return
         except OSError:
@@ -225,8 +216,8 @@ class RoomSocket:
         if not self._outgoing:
             return True
         self._work()
-        spaces = self._services.spaces
-        return not self._outgoing.exceeds(spaces.unsent_frames_max, spaces.unsent_bytes_max)
+        settings = self._services.settings
+        return not self._outgoing.exceeds(settings.unsent_frames_max, settings.unsent_bytes_max)
 
     def stop_reading(self) -> None:
         self._services.pump.pause(self._sock)
@@ -257,7 +248,7 @@ class RoomSocket:
             return
         self._work()
         if self._patience is not None:
-            self._patience.deadline = trio.current_time() + self._services.settings.close_s_max
+            self._patience.deadline = trio.current_time() + self._services.settings.socket_close_s_max
             if self._is_parted and not self._outgoing:
                 self._patience.cancel()
 

@@ -8,14 +8,10 @@ import struct
 import pytest
 import trio
 
-from actors.space.settings import SpaceSettings
-from gateway.spaces.room_socket import RoomSocketSettings
 from schemas.echo.frames import Encoding
 from tests.gateway.net.http1.site import Client, until
 from tests.gateway.net.websocket.test_frame_reader import masked
-from tests.gateway.spaces.room_site import JSON, PROTOBUF, Guest, site, upgrade
-
-UNHURRIED = SpaceSettings(frames_per_s_max=100_000, room_frames_per_s_max=100_000)
+from tests.gateway.spaces.room_site import JSON, PROTOBUF, UNHURRIED, Guest, site, upgrade
 
 
 async def upgraded(client: Client, token: str, query: str = "presence=0", more: bytes = b"") -> None:
@@ -112,7 +108,7 @@ async def test_client_that_comes_back_gets_what_it_missed() -> None:
 
 
 async def test_stalled_reader_is_closed_with_4413_while_the_others_go_on() -> None:
-    async with site(UNHURRIED) as here:
+    async with site(**UNHURRIED) as here:
         token = here.open_space()
         async with here.guest(token) as sender, here.guest(token) as reader, here.by_hand() as stalled:
             await upgraded(stalled, token)
@@ -206,7 +202,7 @@ RATE_LIMITED = b"\x88\x0e" + (4429).to_bytes(2) + b"rate_limited"
 
 
 async def test_pings_over_the_rate_are_not_answered_and_a_flood_of_them_is_closed_with_4429() -> None:
-    async with site(SpaceSettings(flood_s=0.3, pause_s=0.05)) as here, here.by_hand() as client:
+    async with site(flood_s=0.3, pause_s=0.05) as here, here.by_hand() as client:
         await upgraded(client, here.open_space())
         client.buffer.clear()
         async with trio.open_nursery() as nursery:
@@ -226,7 +222,7 @@ async def test_pings_over_the_rate_are_not_answered_and_a_flood_of_them_is_close
 
 
 async def test_client_over_its_rate_is_not_read_for_a_while_and_can_be_closed_meanwhile() -> None:
-    async with site(SpaceSettings(pause_s=60.0)) as here, here.by_hand() as flooding:
+    async with site(pause_s=60.0) as here, here.by_hand() as flooding:
         token = here.open_space()
         await upgraded(flooding, token)
         async with here.guest(token) as other, here.guest(token) as another:
@@ -264,7 +260,7 @@ async def test_fragmented_message_of_many_pieces_with_pings_between_is_one_messa
 
 
 async def test_message_of_which_a_fragment_is_over_the_rate_is_dropped_with_an_error() -> None:
-    async with site(SpaceSettings(pause_s=0.01)) as here, here.by_hand() as client:
+    async with site(pause_s=0.01) as here, here.by_hand() as client:
         token = here.open_space()
         await upgraded(client, token)
         async with here.guest(token) as other:
@@ -310,7 +306,7 @@ async def test_client_that_closes_is_answered_and_leaves_at_once() -> None:
 
 
 async def test_client_that_resets_leaves_after_its_time() -> None:
-    async with site(SpaceSettings(leave_s=0.05)) as here:
+    async with site(leave_s=0.05) as here:
         token = here.open_space()
         async with here.guest(token, "uid=watcher") as watcher:
             await watcher.hear()
@@ -324,7 +320,7 @@ async def test_client_that_resets_leaves_after_its_time() -> None:
 
 
 async def test_client_that_does_not_answer_a_close_is_given_up() -> None:
-    async with site(sockets=RoomSocketSettings(close_s_max=0.05)) as here, here.by_hand() as client:
+    async with site(socket_close_s_max=0.05) as here, here.by_hand() as client:
         token = here.open_space()
         await upgraded(client, token)
         here.rooms.end(here.space_id(token))
@@ -352,7 +348,7 @@ async def test_log_never_has_a_token_or_a_uid() -> None:
 
 
 async def test_client_that_fell_behind_gets_the_whole_memory_back_without_being_too_slow_again() -> None:
-    async with site(UNHURRIED) as here:
+    async with site(**UNHURRIED) as here:
         token = here.open_space()
         async with here.guest(token, "uid=a&presence=0") as a:
             epoch = (await a.hear())["epoch"]
