@@ -183,12 +183,6 @@ class RoomRules:
 
     # ---- what they say ----------------------------------------------------------------------------------------------
 
-    def hear(self, key: str, now: Moment) -> None:
-        """It is alive, as its driver knows."""
-        connection = self._roster.get(key)
-        if connection is not None:
-            connection.heard_s = now.mono_s
-
     def count(self, key: str, now: Moment, *, is_data: bool) -> tuple[bool, Effects]:
         """A WebSocket frame that is no message: ping, pong, or, as `is_data`, a fragment. False: drop it."""
         if over := self._end_if_due(now):

@@ -140,7 +140,7 @@ def test_connection_that_is_not_known_changes_nothing() -> None:
         assert party.say("stranger", HI) == ()
         party.leave("stranger")
         assert party.room.drop("stranger", RoomClose.SLOW, party.now) == ()
-        party.room.hear("stranger", party.now)
+        party.count("stranger")
     assert (party.room.seq, len(party.room)) == (0, 1)
 
 
@@ -329,7 +329,7 @@ def test_nothing_received_for_60_s_is_closed_with_4408_and_pings_come_every_25_s
     party = Party()
     silent, ponging = party.open("silent"), party.open("ponging")
     party.run(25)
-    party.room.hear(ponging, party.now)
+    party.count(ponging)
     party.run(34.999)
     assert party.closes == {}
     party.run(0.001)

@@ -49,6 +49,28 @@ class Http2:
         await self._flush()
         return stream_id
 
+    async def open_websocket(self, path: str, **headers: str) -> int:
+        """By extended CONNECT (RFC 8441). Both sides then send data."""
+        stream_id, self._next_id = self._next_id, self._next_id + 2
+        self._heard[stream_id] = _Heard()
+        pseudo = {":method": "CONNECT", ":protocol": "websocket", ":path": path, ":scheme": "https", ":authority": "h"}
+        more = {"sec-websocket-version": "13", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        self._h2.send_headers(stream_id, [*pseudo.items(), *more.items()])
+        await self._flush()
+        return stream_id
+
+    async def body(self, stream_id: int) -> bytes | None:
+        """What has come since the last time, at least a byte; None: nothing more comes."""
+        while not (heard := self._heard[stream_id]).body:
+            if heard.ended or heard.reset:
+                return None
+            try:
+                await self._hear()
+            except StreamEnd:
+                return None
+        data, heard.body = heard.body, b""
+        return data
+
     async def data(self, stream_id: int, data: bytes, *, end: bool = False) -> None:
         """As much at once as flow control allows; then as it allows more."""
         while data:
