@@ -22,7 +22,7 @@ from gateway.net.http1.requests import H2_PREFACE
 from gateway.net.http1.service import Service
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import ReplayedStream
-from gateway.net.hypercorn.fix import bound_http2_buffers
+from gateway.net.hypercorn.fix import mend_http2
 from gateway.net.hypercorn.foreign_exchange import ForeignExchange, answer_with
 from gateway.net.hypercorn.life import ConnectionLife
 from gateway.net.hypercorn.raw_websocket import RAW_WEBSOCKET, offer_raw_websockets
@@ -36,7 +36,7 @@ class HypercornBridge:
     """Requests under way are counted as calls, which a stop waits for; WebSockets are not."""
 
     def __init__(self, service: Service) -> None:
-        bound_http2_buffers()
+        mend_http2()
         offer_raw_websockets()
         self._service = service
         self._context = WorkerContext(None)

@@ -228,6 +228,27 @@ async def test_stop_closes_clients_over_tls_with_1012(contexts: Contexts) -> Non
         assert await guest.closed() == (1012, "service_restart")
 
 
+async def test_client_that_speaks_on_after_its_stream_has_ended_keeps_its_other_streams(contexts: Contexts) -> None:
+    ours, trusts = contexts
+    async with site(tls=ours, socket_close_s_max=0.05) as here, tls_client(here, trusts, "h2") as client:
+        token = here.open_space()
+        http2 = Http2(client.stream)
+        await http2.begin()
+        ended, other = [await http2.open_websocket(f"/ws/s/{token}") for _ in range(2)]
+        for stream_id in (ended, other):
+            await http2.head(stream_id)
+        await http2.data(ended, masked(3, b""))
+        while await http2.body(ended) is not None:
+            pass
+        await until(lambda: relays() == 1)
+        await http2.data(ended, masked(9, b"late"))
+        await http2.data(other, masked(9, b"fine"))
+        said = b""
+        while b"fine" not in said:
+            said += await http2.body(other) or b""
+        assert [entry for entry in here.logged if entry["log_level"] == "error"] == []
+
+
 async def test_refusals_over_http2_have_the_same_words_and_no_headers_that_it_lacks(contexts: Contexts) -> None:
     ours, trusts = contexts
     async with site(tls=ours) as here, tls_client(here, trusts, "h2") as client:
