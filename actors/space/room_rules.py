@@ -138,7 +138,7 @@ class RoomRules:
             self.seq,
             self.ends_at_ms,
             recovered,
-            tuple(other.member for other in self._roster) if tells else None,
+            tuple(other.member for other in self._roster.known()) if tells else None,
         )
 
     def left(self, key: str, now: Moment, *, is_clean: bool) -> Effects:
