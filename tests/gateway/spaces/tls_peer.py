@@ -1,6 +1,7 @@
 """A client of a room over TLS that writes WebSocket frames by hand, over HTTP/1.1 or HTTP/2, and reads when told to."""
 
 import contextlib
+import math
 import ssl
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -17,8 +18,8 @@ class Peer(Protocol):
 
     async def send(self, frames: bytes) -> None: ...
 
-    async def hear(self) -> bool:
-        """Some more of `said`; False: nothing more comes."""
+    async def hear(self, patience_s: float = math.inf) -> bool:
+        """Some more of `said`, unless it takes too long; False: nothing more comes."""
 
 
 async def until_said(peer: Peer, what: bytes, times: int = 1) -> None:
@@ -41,13 +42,12 @@ class _OverHttp1:
     async def send(self, frames: bytes) -> None:
         await self._client.send(frames)
 
-    async def hear(self) -> bool:
-        try:
-            data = await self._client.stream.receive_some()
-        except trio.BrokenResourceError:
-            data = b""
+    async def hear(self, patience_s: float = math.inf) -> bool:
+        data = b""
+        with trio.move_on_after(patience_s) as patience, contextlib.suppress(trio.BrokenResourceError):
+            data = bytes(await self._client.stream.receive_some())
         self.said += data
-        return bool(data)
+        return bool(data) or patience.cancelled_caught
 
 
 class _OverHttp2:
@@ -60,8 +60,8 @@ class _OverHttp2:
     async def send(self, frames: bytes) -> None:
         await self._http2.data(self._id, frames)
 
-    async def hear(self) -> bool:
-        data = await self._http2.body(self._id)
+    async def hear(self, patience_s: float = math.inf) -> bool:
+        data = await self._http2.body(self._id, patience_s)
         self.said += data or b""
         return data is not None
 
