@@ -51,8 +51,9 @@ def installed() -> Installed | None:
 class Browser:
     """One Chromium with one page, and what it wrote to its console."""
 
-    def __init__(self, driver: Chrome) -> None:
+    def __init__(self, driver: Chrome, downloads: Path) -> None:
         self.driver = driver
+        self.downloads = downloads
 
     def open(self, url: str) -> None:
         self.driver.get(url)
@@ -136,6 +137,8 @@ class Browser:
         self.size(*DESKTOP)
         self.scheme("light")
         self.console()
+        for file in self.downloads.iterdir():
+            file.unlink()
 
 
 @contextmanager
@@ -150,7 +153,7 @@ def chromium(found: Installed, profile: Path, downloads: Path) -> Iterator[Brows
     try:
         driver.set_page_load_timeout(PATIENCE_S)
         driver.set_script_timeout(PATIENCE_S)
-        browser = Browser(driver)
+        browser = Browser(driver, downloads)
         browser.cdp("Emulation.setFocusEmulationEnabled", enabled=True)
         browser.forget()
         yield browser
