@@ -126,9 +126,13 @@ class Browser:
         self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
 
     def console(self) -> list[str]:
-        """What the page has said since the last time: errors, warnings, violations of its policy."""
+        """What was said since the last time: errors and warnings of the page, violations of its policy."""
         entries: list[dict[str, Any]] = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
-        return [f"{entry['source']} {entry['level']}: {entry['message']}" for entry in entries]
+        return [f"{one['source']}: {one['message']}" for one in entries if one["level"] in ("WARNING", "SEVERE")]
+
+    def expect_in_console(self, *parts: str) -> None:
+        """Lines that each have one of these are what the browser itself says of an answer that a test asked for."""
+        assert [line for line in self.console() if not any(part in line for part in parts)] == []
 
     def forget(self) -> None:
         """As if it had just been started."""
