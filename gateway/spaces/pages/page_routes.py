@@ -69,6 +69,7 @@ class PageRoutes:
         info = self._documents.info(space, token)
         values = {
             "info": info,
+            "file_bytes_max": self._settings.file_bytes_max,
             "lives": _lives(self._settings),
             "now": rfc3339(self._now_ms()),
             "prompt": self._documents.prompt(space, token),
