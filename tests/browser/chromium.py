@@ -22,6 +22,7 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 T = TypeVar("T")
 PATIENCE_S = 20  # of every wait; a page that needs longer has failed
 POLL_S = 0.05
+SHOWN_CHARS_MAX = 1500  # of a page, where a test failed
 DESKTOP, PHONE = (1280, 900), (360, 740)
 FLAGS = (
     "--headless=new",
@@ -86,7 +87,7 @@ class Browser:
         try:
             found = wait.until(lambda _: condition())
         except TimeoutException:
-            pytest.fail(f"{else_say}, but on the page:\n{self.text('body')}\n{self.console()}")
+            pytest.fail(f"{else_say}, but on the page:\n{self.text('body')[:SHOWN_CHARS_MAX]}\n{self.console()}")
         assert found is not None
         return found
 

@@ -15,12 +15,13 @@ from urllib.parse import urlencode
 from websockets.sync.client import ClientConnection, connect
 
 PATIENCE_S = 60
-UNHURRIED = {  # all browsers and scripts of the tests share one address
+UNHURRIED = {  # all browsers and scripts of the tests share one address; and one space is to end soon
     "ECHO_ENABLED": "true",
     "ECHO_DISK_FREE_MIN": "0",
     "ECHO_CREATIONS_BURST": "1000",
     "ECHO_REST_BURST": "10000",
     "ECHO_ROOM_REST_BURST": "10000",
+    "ECHO_TTL_S_MIN": "1",
 }
 
 

@@ -54,4 +54,12 @@ class Room:
         self.browser.click("#key-form [type=submit]")
 
     def sees_key(self, name: str, value: str) -> None:
+        """Its value is shown once somebody asks for it, and then kept fresh."""
+        self.browser.one(f"#keys [data-key='{name}']")
+        if self.browser.js("return document.querySelector(arguments[0]).hidden", f"#keys [data-key='{name}'] pre"):
+            self.browser.click(f"#keys [data-key='{name}'] .read")
         self.browser.shows(f"#keys [data-key='{name}']", value)
+
+    def look_again(self) -> None:
+        """As when a person comes back to the tab: values and files are asked for at once, not after seconds."""
+        self.browser.js("document.dispatchEvent(new Event('visibilitychange'))")

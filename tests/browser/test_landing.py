@@ -30,7 +30,7 @@ def test_form_as_it_is_makes_a_plain_json_space_for_a_week(gateway: Gateway, ann
     assert "Encryption is off" in prompt
     assert "protocol is json" in prompt
     assert not anna.all("#encryption-key")
-    anna.shows("#countdown", "6 d")
+    anna.shows("#countdown", "6 days")
 
 
 def test_each_option_of_the_form_is_one_of_the_space(gateway: Gateway, anna: Browser) -> None:
@@ -43,7 +43,7 @@ def test_each_option_of_the_form_is_one_of_the_space(gateway: Gateway, anna: Bro
     assert "Encryption is on" in prompt
     assert "protocol is protobuf" in prompt
     assert anna.text("#encryption-key") in prompt
-    anna.shows("#countdown", "59")
+    anna.shows("#countdown", "00:59")
 
 
 def test_claim_leaves_the_address_bar_and_stays_with_the_page(gateway: Gateway, anna: Browser) -> None:

@@ -11,6 +11,7 @@ from tests.browser.gateway import Gateway, Space
 from tests.browser.room import Room
 
 PATIENCE_S = 60
+CLIPBOARD = ["clipboardReadWrite", "clipboardSanitizedWrite"]
 
 
 @pytest.fixture(params=["", "on"], ids=["plain", "encrypted"])
@@ -23,7 +24,7 @@ def lines(browser: Browser, language: str) -> str:
 
 
 def test_copy_buttons_fill_the_clipboard(gateway: Gateway, space: Space, anna: Browser) -> None:
-    anna.cdp("Browser.grantPermissions", origin=gateway.url, permissions=["clipboardReadWrite"])
+    anna.cdp("Browser.grantPermissions", origin=gateway.url, permissions=CLIPBOARD)
     Room(anna, space.url)
     prompt = gateway.ask("GET", f"/s/{space.token}/prompt")[1].decode()
     for button in anna.all("[data-copy]"):
@@ -38,7 +39,7 @@ def test_copy_buttons_fill_the_clipboard(gateway: Gateway, space: Space, anna: B
 
 
 def test_curl_lines_work_as_they_stand(either: Space, anna: Browser, tmp_path: Path) -> None:
-    Room(anna, either.url)
+    room = Room(anna, either.url)
     (tmp_path / "notes.txt").write_text("noted")
     script = "set -e\n" + lines(anna, "curl").replace("curl ", "curl --fail-with-body --silent --show-error ")
     ran = subprocess.run(
@@ -46,7 +47,8 @@ def test_curl_lines_work_as_they_stand(either: Space, anna: Browser, tmp_path: P
     )
     assert ran.returncode == 0, ran
     assert '"key":"greeting"' in ran.stdout.replace(" ", "")
-    anna.shows("#keys [data-key=greeting]", "hello")
+    room.look_again()
+    room.sees_key("greeting", "hello")
     anna.shows("#files [data-file]", "notes.txt")
 
 
@@ -62,7 +64,8 @@ def test_python_lines_work_as_they_stand(either: Space, anna: Browser) -> None:
                 room.sees_message("hello")
         finally:
             program.kill()
-    anna.shows("#keys [data-key=greeting]", "hello")
+    room.look_again()
+    room.sees_key("greeting", "hello")
 
 
 def test_javascript_lines_work_as_they_stand(either: Space, anna: Browser, ben: Browser) -> None:
@@ -72,7 +75,8 @@ def test_javascript_lines_work_as_they_stand(either: Space, anna: Browser, ben: 
     room.sees_person("my-script")
     if not either.info["encryption_enabled"]:
         room.sees_message("hello")
-    anna.shows("#keys [data-key=greeting]", "hello")
+    room.look_again()
+    room.sees_key("greeting", "hello")
 
 
 def test_qr_code_is_drawn(space: Space, anna: Browser) -> None:

@@ -20,7 +20,7 @@ def assert_is_text(browser: Browser, *places: str) -> None:
 def test_markup_in_messages_values_and_names_of_files_is_shown_as_text(space: Space, anna: Browser) -> None:
     space.put("markup", MARKUP)
     space.upload("<img src=x onerror=alert(1)>.txt", b"content")
-    Room(anna, space.url)
+    Room(anna, space.url).sees_key("markup", MARKUP)
     with space.join("script") as script:
         script.say(MARKUP)
         script.say({"text": MARKUP, MARKUP: MARKUP})
@@ -31,7 +31,7 @@ def test_markup_in_an_envelope_is_shown_as_text(gateway: Gateway, anna: Browser)
     space = gateway.make(encryption="on")
     key = room_key(space.token, space.info["space_id"])
     space.put("markup", seal(key, kv_kid("markup"), MARKUP.encode(), os.urandom(IV_BYTES)))
-    Room(anna, space.url)
+    Room(anna, space.url).sees_key("markup", MARKUP)
     with space.join("script") as script:
         script.say(seal(key, WS_KID, MARKUP.encode(), os.urandom(IV_BYTES)))
         assert_is_text(anna, "#messages li", "#keys [data-key]")
