@@ -5,7 +5,7 @@ import { button, make } from "./dom.js";
 const ASK_MS = 20_000; // large rooms tell of nobody's coming and going; then we ask
 
 export class People {
-  #room;
+  #room = null;
   #list;
   #names;
   #onPick;
@@ -14,16 +14,19 @@ export class People {
   #myUid = "";
 
   /** `onPick` is told of the name that the person wants to write to. */
-  constructor(room, list, names, onPick) {
-    this.#room = room;
+  constructor(list, names, onPick) {
     this.#list = list;
     this.#names = names;
     this.#onPick = onPick;
+    setInterval(() => this.#total !== null && this.#room.who(), ASK_MS);
+  }
+
+  follow(room) {
+    this.#room = room;
     room.addEventListener("welcome", ({ detail }) => this.#welcome(detail));
     room.addEventListener("who", ({ detail }) => this.#all(detail.members, detail.total));
     room.addEventListener("join", ({ detail }) => this.#join(detail));
     room.addEventListener("leave", ({ detail }) => this.#leave(detail));
-    setInterval(() => this.#total !== null && room.who(), ASK_MS);
   }
 
   #welcome({ uid, members }) {

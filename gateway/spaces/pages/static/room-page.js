@@ -18,6 +18,7 @@ const vault = new Vault(byId("encryption-key")?.textContent);
 const values = new Values(vault);
 const files = new Files();
 const log = new MessageLog(byId("messages"), read);
+const people = new People(byId("people"), byId("names"), writeTo);
 let room = null;
 let myConnection = null;
 
@@ -43,7 +44,7 @@ function enter(uid) {
   here.addEventListener("link", ({ detail }) => here === room && showLink(detail));
   here.addEventListener("welcome", ({ detail }) => welcome(detail));
   here.addEventListener("msg", ({ detail }) => log.add(detail, detail.conn === myConnection));
-  new People(here, byId("people"), byId("names"), writeTo);
+  people.follow(here);
   here.open();
 }
 
