@@ -107,7 +107,12 @@ class Browser:
     # ---- doing -------------------------------------------------------------------------------------------------------
 
     def click(self, css: str) -> None:
-        self.one(css).click()
+        self.click_on(self.one(css))
+
+    def click_on(self, element: WebElement) -> None:
+        """In the middle of the window, where the header covers nothing."""
+        self.js("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+        element.click()
 
     def fill(self, css: str, text: str) -> None:
         field = self.one(css)

@@ -27,8 +27,7 @@ def drop(browser: Browser, name: str, content: bytes) -> None:
 def download(browser: Browser, name: str) -> bytes:
     """By a click on it, to the disk, as a person has it."""
     browser.shows("#files [data-file]", name)
-    link = next(row for row in browser.all("#files [data-file]") if name in row.text)
-    link.find_element("css selector", "a").click()
+    browser.click_on(next(link for link in browser.all("#files [data-file] a") if name in link.text))
     file = browser.downloads / name
     browser.until(file.exists, f"{name} was not downloaded")
     return file.read_bytes()

@@ -26,16 +26,19 @@ def lines(browser: Browser, language: str) -> str:
 def test_copy_buttons_fill_the_clipboard(gateway: Gateway, space: Space, anna: Browser) -> None:
     anna.cdp("Browser.grantPermissions", origin=gateway.url, permissions=CLIPBOARD)
     Room(anna, space.url)
-    prompt = gateway.ask("GET", f"/s/{space.token}/prompt")[1].decode()
     for button in anna.all("[data-copy]"):
         shown = anna.js("return document.getElementById(arguments[0]).textContent", button.get_attribute("data-copy"))
-        button.click()
-        anna.until(
-            lambda shown=shown: anna.js_async("return navigator.clipboard.readText()") == shown,  # type: ignore[misc]
-            "it is not in the clipboard",
-        )
+        anna.click_on(button)
+        clipboard_has(anna, shown)
     anna.click("#copy-prompt")
-    anna.until(lambda: anna.js_async("return navigator.clipboard.readText()").strip() == prompt.strip(), "no prompt")
+    clipboard_has(anna, gateway.ask("GET", f"/s/{space.token}/prompt")[1].decode().strip())
+
+
+def clipboard_has(browser: Browser, text: str) -> None:
+    browser.until(
+        lambda: browser.js_async("return navigator.clipboard.readText()").strip() == text.strip(),
+        f"the clipboard does not have {text!r}",
+    )
 
 
 def test_curl_lines_work_as_they_stand(either: Space, anna: Browser, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def test_two_browsers_see_each_other_and_what_each_says(
     first.sees_person(other_uid)
     second.sees_person(uid)
     first.say("hello from the first")
+    first.sees_message("hello from the first")
     second.sees_message("hello from the first")
     second.sees_message(uid)
     second.say("hello from the second")
@@ -33,6 +34,7 @@ def test_message_to_a_subspace_reaches_who_is_in_it_and_nobody_else(space: Space
     with space.join("carol", subs="kitchen") as carol:
         first.say("not for the second", to="sub", target="kitchen")
         assert carol.next()["sub"] == "kitchen"
+        first.sees_message("not for the second")
         second.join("kitchen")
         first.say("for the second too", to="sub", target="kitchen")
         second.sees_message("for the second too")
@@ -45,6 +47,7 @@ def test_direct_message_reaches_one_person_alone(space: Space, anna: Browser, be
         first.sees_person("carol")
         first.say("for carol alone", to="uid", target="carol")
         assert carol.next()["tuid"] == "carol"
+        first.sees_message("for carol alone")
         carol.say("for the first alone", tuid=first.uid)
         first.sees_message("for the first alone")
         carol.say("for all")
