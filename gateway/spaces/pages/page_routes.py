@@ -23,7 +23,7 @@ from schemas.echo.times import rfc3339
 
 _CSRF_BYTES = 32
 _CSRF = re.compile(r"[A-Za-z0-9_-]{43}")
-_LIVES_S = (60, 600, 3_600, 86_400, 259_200, 604_800)  # to choose from, as far as they are allowed
+_LIVES_S = (259_200, 86_400, 3_600, 600, 60)  # to choose from, as far as they are allowed
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
@@ -110,8 +110,8 @@ def life_text(life_s: int) -> str:
 
 def _lives(settings: EchoSettings) -> list[tuple[int, str]]:
     """Those shorter than the longest."""
-    least_s, most_s = settings.ttl_s_min, min(settings.ttl_s_max + 1, settings.room_ttl_s)
-    return [(life_s, life_text(life_s)) for life_s in _LIVES_S if least_s <= life_s < most_s]
+    allowed = range(settings.ttl_s_min, min(settings.ttl_s_max + 1, settings.room_ttl_s))
+    return [(life_s, life_text(life_s)) for life_s in _LIVES_S if life_s in allowed]
 
 
 def _is_browser(accept: str | None) -> bool:

@@ -19,8 +19,9 @@ const values = new Values(vault);
 const files = new Files();
 const log = new MessageLog(byId("messages"), read);
 const people = new People(byId("people"), byId("names"), writeTo);
+const mine = new Set(); // connections of this page, past ones too
 let room = null;
-let myConnection = null;
+let isBack = false; // whether the next welcome is one after a lost link
 
 // ---- the room --------------------------------------------------------------------------------------------------------
 
@@ -39,11 +40,13 @@ const CLOSES = {
 function enter(uid) {
   const subs = room === null ? [] : room.subs;
   room?.close();
-  room = new Room(location.origin, token, { uid, subs, self: true });
+  isBack = false;
+  room = new Room(location.origin, token, { uid, subs });
   const here = room;
   here.addEventListener("link", ({ detail }) => here === room && showLink(detail));
   here.addEventListener("welcome", ({ detail }) => welcome(detail));
-  here.addEventListener("msg", ({ detail }) => log.add(detail, detail.conn === myConnection));
+  here.addEventListener("msg", ({ detail }) => log.add(detail, mine.has(detail.conn)));
+  here.addEventListener("error", ({ detail }) => detail.id === undefined && notify(detail.message, true));
   people.follow(here);
   here.open();
 }
@@ -56,10 +59,11 @@ function showLink({ state, code }) {
 }
 
 function welcome({ uid, conn, expires_at, recovered }) {
-  if (myConnection !== null) {
+  if (isBack) {
     notify(recovered ? "Connected again." : "Connected again. Messages sent meanwhile may be missing.");
   }
-  myConnection = conn;
+  isBack = true;
+  mine.add(conn);
   byId("my-uid").textContent = uid;
   sessionStorage.setItem(stored("uid"), uid);
   setEnd(expires_at);
@@ -68,7 +72,6 @@ function welcome({ uid, conn, expires_at, recovered }) {
 
 function showEnd() {
   byId("over").hidden = false;
-  byId("countdown").textContent = "over";
   for (const control of document.querySelectorAll("main :is(button, input, select, textarea):not(.copy)")) {
     control.disabled = true;
   }
@@ -103,13 +106,15 @@ function parsed(text) {
 }
 
 async function send() {
-  const target = byId("to").value === "room" ? {} : { [byId("to").value === "sub" ? "sub" : "tuid"]: byId("target").value };
-  const text = byId("text").value;
-  const json = /^\s*[[{]/.test(text) ? parsed(text) : undefined;
-  const data = json === undefined ? { text } : json;
-  const { delivered } = await room.send(vault.isOn ? await vault.seal(WS_KID, JSON.stringify(data)) : data, target);
+  const to = { room: {}, sub: { sub: byId("target").value }, uid: { tuid: byId("target").value } }[byId("to").value];
+  const written = byId("text").value;
+  const json = /^\s*[[{]/.test(written) ? parsed(written) : undefined;
+  const plain = json === undefined ? { text: written } : json;
+  const data = vault.isOn ? await vault.seal(WS_KID, JSON.stringify(plain)) : plain;
+  const { delivered } = await room.send(data, to);
+  log.add({ uid: byId("my-uid").textContent, at: new Date().toISOString(), data, ...to }, true);
   byId("text").value = "";
-  if (delivered <= 1 && byId("to").value !== "room") notify("Nobody else was there to get it.");
+  if (delivered === 0) notify("Sent, but nobody else was there to get it.");
 }
 
 function writeTo(uid) {

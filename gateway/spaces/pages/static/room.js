@@ -26,6 +26,7 @@ const LONGEST_WAIT_MS = 30_000;
 const STEADY_MS = 10_000; // a link that lasted so long was a good one: the waits begin anew
 const QUIET_MS = 30_000; // without a frame; then a ping
 const DEAD_MS = 10_000; // without an answer to it; then the link is lost
+const SUBS_MAX = 32; // of a connection; the room takes no more
 
 export class Room extends EventTarget {
   #origin;
@@ -86,7 +87,9 @@ export class Room extends EventTarget {
 
   /** Enter subspaces, now and whenever the link comes back. */
   join(...subs) {
-    for (const sub of subs) this.#subs.add(sub);
+    const all = new Set([...this.#subs, ...subs]);
+    if (all.size > SUBS_MAX) throw new Error(`A connection can be in ${SUBS_MAX} subspaces at most.`);
+    this.#subs = all;
     this.#say({ type: "join", subs });
   }
 
@@ -115,6 +118,7 @@ export class Room extends EventTarget {
     this.#tell(this.#attempts === 0 ? Link.CONNECTING : Link.LOST);
     const socket = new WebSocket(this.#address(), "echo.v1.json");
     this.#socket = socket;
+    this.#listen();
     socket.onmessage = ({ data }) => this.#take(JSON.parse(data));
     socket.onclose = ({ code }) => {
       if (this.#socket === socket) this.#lost(code);
@@ -147,7 +151,8 @@ export class Room extends EventTarget {
       case "msg":
         this.#seq = frame.seq;
         break;
-      case "ack":
+      case "ack": // what came before it has come already
+        this.#seq = frame.seq;
         this.#settle(frame.id)?.resolve(frame);
         return;
       case "error":
@@ -196,7 +201,8 @@ export class Room extends EventTarget {
   /** Browsers do not see why an upgrade was refused, but that of an ended space has to be told apart. */
   async #comeBack() {
     const timer = this.#timer;
-    const status = await fetch(new URL(`/api/s/${this.#token}/kv?limit=1`, this.#origin), { method: "HEAD" }).then(
+    const url = new URL(`/api/s/${this.#token}/kv?limit=1`, this.#origin);
+    const status = await fetch(url, { method: "HEAD", signal: AbortSignal.timeout(DEAD_MS) }).then(
       (answer) => answer.status,
       () => null,
     );
