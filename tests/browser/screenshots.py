@@ -8,15 +8,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.browser.chromium import DESKTOP, PHONE, Browser, Installed, chromium, installed
+from tests.browser.chromium import PHONE, Browser, Installed, chromium, installed
 from tests.browser.gateway import Gateway, Space
 from tests.browser.room import Room
 
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "images"
+LANDING, ROOM = (960, 900), (1280, 1260)
 BASE = "https://echo.example.org"
 
 
-def take(browser: Browser, name: str, size: tuple[int, int] = DESKTOP) -> None:
+def take(browser: Browser, name: str, size: tuple[int, int]) -> None:
     browser.size(*size)
     browser.js("scrollTo(0, 0); document.activeElement?.blur()")
     picture = base64.b64decode(browser.cdp("Page.captureScreenshot", format="png")["data"])
@@ -31,6 +32,7 @@ def furnish(space: Space) -> None:
 
 
 def converse(ada: Room, space: Space) -> None:
+    ada.browser.click("#keys [data-key=agenda] .read")
     with space.join("grace") as grace, space.join("thermo-agent", subs="sensors") as agent:
         ada.sees_person("grace")
         ada.sees_person("thermo-agent")
@@ -44,9 +46,9 @@ def converse(ada: Room, space: Space) -> None:
         ada.sees_message("05:40")
         ada.say("Thank you. Please warn us below 2.", to="uid", target="thermo-agent")
         ada.sees_message("Please warn us")
-        take(ada.browser, "room-light")
+        take(ada.browser, "room-light", ROOM)
         ada.browser.scheme("dark")
-        take(ada.browser, "room-dark")
+        take(ada.browser, "room-dark", ROOM)
         ada.browser.scheme("light")
         take(ada.browser, "room-phone", PHONE)
 
@@ -58,8 +60,9 @@ def shoot(found: Installed, folder: Path) -> None:
     downloads.mkdir()
     try:
         with chromium(found, folder / "profile", downloads) as browser:
+            browser.cdp("Emulation.setScrollbarsHidden", hidden=True)
             browser.open(gateway.url)
-            take(browser, "landing-light")
+            take(browser, "landing-light", LANDING)
             space = gateway.make()
             furnish(space)
             room = Room(browser, space.url)

@@ -69,6 +69,27 @@ def test_what_a_script_says_is_shown_whatever_its_shape(space: Space, anna: Brow
         assert len(room.messages) >= 4
 
 
+def test_person_takes_another_name_and_others_see_it(space: Space, anna: Browser, ben: Browser) -> None:
+    first, second = Room(anna, space.url), Room(ben, space.url)
+    before = first.uid
+    first.rename("ada")
+    second.sees_person("ada")
+    ben.until(lambda: not any(before in one for one in second.people), "the old name is still shown")
+    first.say("under the new name")
+    second.sees_message("ada")
+    assert anna.text("#notice") == ""
+
+
+def test_name_that_no_room_takes_leaves_the_page_as_it_was(space: Space, anna: Browser) -> None:
+    room = Room(anna, space.url)
+    before = room.uid
+    anna.fill("#new-uid", "<b>two words")
+    anna.click("#rename [type=submit]")
+    room.say("still here")
+    room.sees_message("still here")
+    assert room.uid == before
+
+
 def test_end_of_a_space_by_its_creator_is_told_on_every_page(space: Space, anna: Browser, ben: Browser) -> None:
     creator, guest = Room(anna, space.claimed_url), Room(ben, space.url)
     assert not ben.all("#end-space")
