@@ -129,7 +129,10 @@ class Browser:
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def scheme(self, name: str) -> None:
-        self.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+        """Colours change at once, with no motion between them."""
+        wishes = {"prefers-color-scheme": name, "prefers-reduced-motion": "reduce"}
+        features = [{"name": wish, "value": value} for wish, value in wishes.items()]
+        self.cdp("Emulation.setEmulatedMedia", features=features)
 
     def console(self) -> list[str]:
         """What was said since the last time: errors and warnings of the page, violations of its policy."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -14,23 +15,25 @@ from urllib.parse import urlencode
 
 from websockets.sync.client import ClientConnection, connect
 
+from gateway.spaces.settings import EchoSettings
+
 PATIENCE_S = 60
-UNHURRIED = {  # all browsers and scripts of the tests share one address; and one space is to end soon
+PLENTY = "10000"
+SETTINGS = {
     "ECHO_ENABLED": "true",
     "ECHO_DISK_FREE_MIN": "0",
-    "ECHO_CREATIONS_BURST": "1000",
-    "ECHO_REST_BURST": "10000",
-    "ECHO_ROOM_REST_BURST": "10000",
-    "ECHO_TTL_S_MIN": "1",
+    "ECHO_TTL_S_MIN": "1",  # a test waits for the end of a space
+    # All browsers and scripts of the tests share one address.
+    **{f"ECHO_{one.name.upper()}": PLENTY for one in fields(EchoSettings) if one.name.endswith("_burst")},
 }
 
 
 class Gateway:
-    """`host` is what pages are opened at: browsers give `localhost` the rights of an encrypted connection."""
+    """Pages are opened at `localhost`, to which browsers give the rights of an encrypted connection."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self._folder = folder
-        self._settings = {f"HELIOGRAPH_{name}": value for name, value in {**UNHURRIED, **settings}.items()}
+        self._settings = {f"HELIOGRAPH_{name}": value for name, value in {**SETTINGS, **settings}.items()}
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.log = folder / "log"

@@ -19,7 +19,7 @@ BASE = "https://echo.example.org"
 
 def take(browser: Browser, name: str, size: tuple[int, int]) -> None:
     browser.size(*size)
-    browser.js("scrollTo(0, 0); document.activeElement?.blur()")
+    browser.js("scrollTo(0, 0); document.activeElement?.blur(); document.querySelector('#messages')?.scrollTo(0, 1e6)")
     picture = base64.b64decode(browser.cdp("Page.captureScreenshot", format="png")["data"])
     (FOLDER / f"{name}.png").write_bytes(picture)
     print(f"{len(picture) / 1024:5.0f} KiB  docs/images/{name}.png")
@@ -27,7 +27,7 @@ def take(browser: Browser, name: str, size: tuple[int, int]) -> None:
 
 def furnish(space: Space) -> None:
     space.put("agenda", "1. What the greenhouse told us\n2. Water on Thursday")
-    space.put("threshold.celsius", "31.5")
+    space.put("frost.celsius", "2")
     space.upload("greenhouse-week-46.csv", b"at,celsius\n" + b"2026-11-12T08:00:00Z,21.4\n" * 700)
 
 
