@@ -36,6 +36,7 @@ def test_message_to_a_subspace_reaches_who_is_in_it_and_nobody_else(space: Space
         assert carol.next()["sub"] == "kitchen"
         first.sees_message("not for the second")
         second.join("kitchen")
+        anna.until(lambda: any(second.uid in one and "kitchen" in one for one in first.people), "it did not join")
         first.say("for the second too", to="sub", target="kitchen")
         second.sees_message("for the second too")
         assert not any("not for the second" in one for one in second.messages)
