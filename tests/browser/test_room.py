@@ -91,6 +91,19 @@ def test_name_that_no_room_takes_leaves_the_page_as_it_was(space: Space, anna: B
     assert room.uid == before
 
 
+@pytest.mark.parametrize("encryption", ["", "on"])
+def test_message_that_no_room_takes_is_refused_on_the_page_and_kept(
+    gateway: Gateway, anna: Browser, encryption: str
+) -> None:
+    room = Room(anna, gateway.make(encryption=encryption).url)
+    anna.js("document.querySelector('#text').value = 'x'.repeat(65_400)")
+    anna.click("#send [type=submit]")
+    anna.shows("#notice", "longer than a message may be")
+    assert len(anna.js("return document.querySelector('#text').value")) == 65_400
+    room.say("a short one")
+    room.sees_message("a short one")
+
+
 def test_end_of_a_space_by_its_creator_is_told_on_every_page(space: Space, anna: Browser, ben: Browser) -> None:
     creator, guest = Room(anna, space.claimed_url), Room(ben, space.url)
     assert not ben.all("#end-space")
