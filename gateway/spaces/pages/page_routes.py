@@ -71,6 +71,7 @@ class PageRoutes:
         values = {
             "info": info,
             "file_bytes_max": self._settings.file_bytes_max,
+            "message_bytes_max": self._settings.message_bytes_max,
             "lives": _lives(self._settings),
             "now": rfc3339(self._now_ms()),
             "prompt": self._documents.prompt(space, token),
