@@ -214,9 +214,11 @@ class Exchange:
         allow = {b"allow": b"GET, HEAD" if allowed == "GET" else allowed.encode()}
         await self.refuse_status(405, "This route has another method.", f"Use {allowed}.", allow)
 
-    async def cacheable(self, tag: str, body: bytes, content_type: bytes, cache_control: bytes) -> None:
+    async def cacheable(
+        self, tag: str, body: bytes, content_type: bytes, cache_control: bytes, headers: Mapping[bytes, bytes] = {}
+    ) -> None:
         """Answer with an ETag, or with 304 to who has it already."""
-        headers = {b"etag": f'"{tag}"'.encode(), b"cache-control": cache_control}
+        headers = {**headers, b"etag": f'"{tag}"'.encode(), b"cache-control": cache_control}
         known = [part.strip().removeprefix("W/") for part in (self.header(b"if-none-match") or "").split(",")]
         if f'"{tag}"' in known or "*" in known:
             await self.answer(304, b"", content_type, headers)

@@ -10,7 +10,7 @@ from actors.space.events import Space
 from actors.space.spaces import EchoSpaces
 from gateway.net.addresses import network_of
 from gateway.net.exchange import Exchange
-from gateway.spaces.answers import refuse
+from gateway.spaces.answers import Refuse, refuse
 from gateway.spaces.rates import Rate
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
@@ -23,9 +23,11 @@ class SpaceAdmission:
         self._of_spaces = Rate(settings.room_rest_burst, settings.room_rest_per_s)
         self._unknown = Rate(settings.unknown_tokens_burst, settings.unknown_tokens_per_min / 60)
 
-    async def admit(self, exchange: Exchange, token: str, headers: Mapping[bytes, bytes]) -> Space | None:
+    async def admit(
+        self, exchange: Exchange, token: str, headers: Mapping[bytes, bytes], refuse: Refuse = refuse
+    ) -> Space | None:
         """The live space of this token; None when the refusal is sent."""
-        if not await self.admit_address(exchange, headers):
+        if not await self.admit_address(exchange, headers, refuse):
             return None
         now_s = self._spaces.now().mono_s
         space = self._spaces.find(token)
@@ -40,7 +42,7 @@ class SpaceAdmission:
             return None
         return space
 
-    async def admit_address(self, exchange: Exchange, headers: Mapping[bytes, bytes]) -> bool:
+    async def admit_address(self, exchange: Exchange, headers: Mapping[bytes, bytes], refuse: Refuse = refuse) -> bool:
         """Whether this address may ask for anything now; else the refusal is sent."""
         wait_ms = self._requests.take(address_of(exchange), self._spaces.now().mono_s)
         if wait_ms is not None:

@@ -12,7 +12,7 @@ from actors.space.spaces import EchoSpaces
 from gateway.net.exchange import BodyTooLarge, Exchange
 from gateway.net.router import ANY, Routes
 from gateway.spaces.admission import SpaceAdmission, address_of
-from gateway.spaces.answers import JSON_TYPE, NO_STORE, media_type, refuse, refuse_method
+from gateway.spaces.answers import JSON_TYPE, NO_STORE, Refuse, media_type, refuse, refuse_method
 from gateway.spaces.documents import Documents
 from gateway.spaces.rates import Rate
 from gateway.spaces.settings import EchoSettings
@@ -46,46 +46,48 @@ class Creation:
         documents: Documents,
         settings: EchoSettings,
         base: Callable[[], str],
+        refuse: Refuse = refuse,
     ) -> None:
         self._spaces = spaces
         self._admission = admission
         self._documents = documents
         self._settings = settings
         self._base = base
+        self._refuse = refuse
         self._creations = Rate(settings.creations_burst, settings.creations_per_h / 3600)
         self._passwords = Rate(settings.passwords_burst, settings.passwords_per_min / 60)
         self.routes: Routes = {CREATION_PATH: (ANY, self._handle)}
 
     async def _handle(self, exchange: Exchange) -> None:
         if exchange.method != "POST":
-            await refuse_method(exchange, "POST")
+            await refuse_method(exchange, "POST", refuse=self._refuse)
             return
-        if not await self._admission.admit_address(exchange, {}):
+        if not await self._admission.admit_address(exchange, {}, self._refuse):
             return
         kind = media_type(exchange.header(b"content-type"))
         if kind not in (None, FORM_TYPE):
-            await refuse(exchange, EchoError.UNSUPPORTED_MEDIA_TYPE)
+            await self._refuse(exchange, EchoError.UNSUPPORTED_MEDIA_TYPE)
             return
         try:
             form = read_form(await exchange.body(FORM_BYTES_MAX))
         except BodyTooLarge:
             form = EchoError.PAYLOAD_TOO_LARGE
         if isinstance(form, EchoError):
-            await refuse(exchange, form)
+            await self._refuse(exchange, form)
             return
         if not self._comes_from_here(exchange, form):
-            await refuse(exchange, EchoError.CSRF_FAILED)
+            await self._refuse(exchange, EchoError.CSRF_FAILED)
             return
         address, now_s = address_of(exchange), self._spaces.now().mono_s
         if not await self._knows_password(exchange, form, address, now_s):
             return
         wait_ms = self._creations.take(address, now_s)
         if wait_ms is not None:
-            await refuse(exchange, EchoError.RATE_LIMITED, retry_after_ms=wait_ms)
+            await self._refuse(exchange, EchoError.RATE_LIMITED, retry_after_ms=wait_ms)
             return
         made = await self._spaces.open(form.protocol, form.ttl_s, is_encrypted=form.is_encrypted)
         if isinstance(made, EchoError):
-            await refuse(exchange, made)
+            await self._refuse(exchange, made)
         elif JSON_TYPE in (exchange.header(b"accept") or "").lower():
             document = {**self._documents.info(made.space, made.token), "claim": made.claim}
             await exchange.json(document, 201, NO_STORE)
@@ -101,12 +103,12 @@ class Creation:
             return True
         wait_ms = self._passwords.wait_ms(address, now_s)
         if wait_ms is not None:
-            await refuse(exchange, EchoError.RATE_LIMITED, retry_after_ms=wait_ms)
+            await self._refuse(exchange, EchoError.RATE_LIMITED, retry_after_ms=wait_ms)
             return False
         if hmac.compare_digest(credential_hash(form.password), credential_hash(wanted)):
             return True
         self._passwords.take(address, now_s)
-        await refuse(exchange, EchoError.UNAUTHORIZED)
+        await self._refuse(exchange, EchoError.UNAUTHORIZED)
         return False
 
     def _comes_from_here(self, exchange: Exchange, form: SpaceForm) -> bool:
@@ -118,11 +120,16 @@ class Creation:
             return False
         if self._settings.csrf == "standard":
             return True
-        cookies = [part.strip().partition("=") for part in (exchange.header(b"cookie") or "").split(";")]
-        values = [value for name, _, value in cookies if name == CSRF_COOKIE]
+        values = csrf_cookies(exchange)
         if len(values) != 1 or not values[0]:
             return False
         return hmac.compare_digest(credential_hash(values[0]), credential_hash(form.csrf))
+
+
+def csrf_cookies(exchange: Exchange) -> list[str]:
+    """A browser has one, if our form gave it one."""
+    cookies = [part.strip().partition("=") for part in (exchange.header(b"cookie") or "").split(";")]
+    return [value for name, _, value in cookies if name == CSRF_COOKIE]
 
 
 def read_form(body: bytes) -> SpaceForm | EchoError:

@@ -17,6 +17,8 @@ from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.kv_routes import KvRoutes
+from gateway.spaces.pages.assets import Assets
+from gateway.spaces.pages.page_routes import PageRoutes
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
 from gateway.spaces.text_routes import TextRoutes
@@ -32,8 +34,11 @@ def spaces_feature(
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},
     }
+    pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms)
     routes: dict[str, Route] = {
-        **Creation(spaces, admission, documents, settings, base).routes,
+        **pages.routes,
+        **Assets().routes,
+        **Creation(spaces, admission, documents, settings, base, pages.refuse).routes,
         **SpaceRoutes(spaces, admission, kv, documents, settings, more).routes,
         **TextRoutes(admission, documents).routes,
     }

@@ -56,7 +56,9 @@ class Site:
 
         async def receive() -> Any:
             await trio.lowlevel.checkpoint()
-            if not pieces or pieces[0] == b"gone":
+            if not pieces:
+                await trio.sleep_forever()  # the client waits for its answer
+            if pieces[0] == b"gone":
                 return {"type": "http.disconnect"}
             return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
 

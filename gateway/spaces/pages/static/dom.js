@@ -1,0 +1,54 @@
+/** The few things that every part of the page needs. Whatever others wrote goes in as text, never as markup. */
+
+export const byId = (id) => document.getElementById(id);
+
+/** An element: properties by name (`dataset` as an object), children as elements or text. */
+export function make(tag, { dataset, ...properties } = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  Object.assign(element.dataset, dataset);
+  element.append(...children);
+  return element;
+}
+
+export function button(text, onclick, properties = {}) {
+  return make("button", { type: "button", onclick, ...properties }, text);
+}
+
+const NOTICE_MS = 12_000;
+let clearing = null;
+
+/** Say something to the person, for a while. */
+export function notify(text, isError = false) {
+  const notice = byId("notice");
+  notice.textContent = text;
+  notice.classList.toggle("error", isError);
+  clearTimeout(clearing);
+  clearing = setTimeout(() => (notice.textContent = ""), NOTICE_MS);
+}
+
+/** Do something for the person; say so if it fails. */
+export async function attempt(work) {
+  try {
+    return await work();
+  } catch (error) {
+    notify(error.message, true);
+    return undefined;
+  }
+}
+
+export function sizeText(bytes) {
+  if (bytes < 1024) return `${bytes} bytes`;
+  return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+}
+
+/** Make the list's items those of `entries`; items of entries that stay are kept, with what is open in them. */
+export function syncList(list, entries, idOf, attribute, create, update) {
+  const known = new Map([...list.children].map((item) => [item.dataset[attribute], item]));
+  const items = entries.map((entry) => {
+    const item = known.get(idOf(entry)) ?? create(entry);
+    update(item, entry);
+    return item;
+  });
+  for (const item of known.values()) if (!items.includes(item)) item.remove();
+  items.forEach((item, at) => list.children[at] !== item && list.insertBefore(item, list.children[at] ?? null));
+}
