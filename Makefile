@@ -9,7 +9,7 @@ CLIENTS_JS := $(CLIENTS)/node_modules/.package-lock.json
 CLIENTS_PYTHON := $(CLIENTS)/.venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench simulate lock clean
+.PHONY: help env demo test conformance check format bench simulate screenshots lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -75,6 +75,9 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
+
+screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
+	$(BIN)/python -m tests.browser.screenshots
 
 lock: env  ## resolve the newest versions into the lock files
 	$(PYTHON) -m venv $(VENV)/lock

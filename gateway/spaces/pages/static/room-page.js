@@ -38,10 +38,10 @@ const CLOSES = {
 };
 
 function enter(uid) {
-  const subs = room === null ? [] : room.subs;
-  room?.close();
+  const before = room;
   isBack = false;
-  room = new Room(location.origin, token, { uid, subs });
+  room = new Room(location.origin, token, { uid, subs: before?.subs });
+  before?.close(); // what becomes of its link is no news any more
   const here = room;
   here.addEventListener("link", ({ detail }) => here === room && showLink(detail));
   here.addEventListener("welcome", ({ detail }) => welcome(detail));

@@ -1,0 +1,87 @@
+"""`make screenshots`: the pages, with two people and an agent in a room, as pictures for the documentation.
+
+The links on them lead nowhere: the gateway and its room live as long as this command.
+"""
+
+import base64
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.browser.chromium import PHONE, Browser, Installed, chromium, installed
+from tests.browser.gateway import Gateway, Space
+from tests.browser.room import Room
+
+FOLDER = Path(__file__).parent.parent.parent / "docs" / "images"
+LANDING, ROOM = (960, 900), (1280, 1260)
+BASE = "https://echo.example.org"
+
+
+def take(browser: Browser, name: str, size: tuple[int, int]) -> None:
+    browser.size(*size)
+    browser.js("scrollTo(0, 0); document.activeElement?.blur(); document.querySelector('#messages')?.scrollTo(0, 1e6)")
+    picture = base64.b64decode(browser.cdp("Page.captureScreenshot", format="png")["data"])
+    (FOLDER / f"{name}.png").write_bytes(picture)
+    print(f"{len(picture) / 1024:5.0f} KiB  docs/images/{name}.png")
+
+
+def furnish(space: Space) -> None:
+    space.put("agenda", "1. What the greenhouse told us\n2. Water on Thursday")
+    space.put("frost.celsius", "2")
+    space.upload("greenhouse-week-46.csv", b"at,celsius\n" + b"2026-11-12T08:00:00Z,21.4\n" * 700)
+
+
+def converse(ada: Room, space: Space) -> None:
+    ada.browser.click("#keys [data-key=agenda] .read")
+    with space.join("grace") as grace, space.join("thermo-agent", subs="sensors") as agent:
+        ada.sees_person("grace")
+        ada.sees_person("thermo-agent")
+        grace.say("Good morning! Did it freeze in the greenhouse?")
+        ada.sees_message("Did it freeze")
+        ada.say("Let us ask the one who was there all night.")
+        agent.next()
+        agent.say({"node": "greenhouse-1", "celsius": 4.2, "min": 3.1})
+        ada.sees_message("3.1")
+        agent.say("No frost: 3.1 °C at the coldest, at 05:40.")
+        ada.sees_message("05:40")
+        ada.say("Thank you. Please warn us below 2.", to="uid", target="thermo-agent")
+        ada.sees_message("Please warn us")
+        take(ada.browser, "room-light", ROOM)
+        ada.browser.scheme("dark")
+        take(ada.browser, "room-dark", ROOM)
+        ada.browser.scheme("light")
+        take(ada.browser, "room-phone", PHONE)
+
+
+def shoot(found: Installed, folder: Path) -> None:
+    gateway = Gateway(folder, HTTP_PUBLIC_URL=BASE)
+    gateway.start()
+    downloads = folder / "downloads"
+    downloads.mkdir()
+    try:
+        with chromium(found, folder / "profile", downloads) as browser:
+            browser.cdp("Emulation.setScrollbarsHidden", hidden=True)
+            browser.open(gateway.url)
+            take(browser, "landing-light", LANDING)
+            space = gateway.make()
+            furnish(space)
+            room = Room(browser, space.url)
+            room.rename("ada")
+            converse(room, space)
+    finally:
+        gateway.end()
+
+
+def main() -> int:
+    found = installed()
+    if found is None:
+        print("Chromium and its driver are needed (on Debian: apt install chromium chromium-driver)", file=sys.stderr)
+        return 1
+    FOLDER.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        shoot(found, Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
