@@ -1,4 +1,4 @@
-"""The tutorial of echo spaces, run as a newcomer runs it: its commands print what it shows, its program does what it says."""
+"""The tutorial of echo spaces, run as a newcomer runs it: commands print what it shows, its program does what it says."""
 
 import re
 import subprocess
@@ -58,8 +58,8 @@ class Shell:
 
     def start(self, command: str) -> subprocess.Popen[str]:
         script = f"{self._variables}\n{command.replace('http://localhost:8420', self._url)}"
-        both = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(["bash", "-c", script], cwd=self._folder, text=True, **both)
+        pipe, shell = subprocess.PIPE, ["bash", "-c", script]
+        return subprocess.Popen(shell, cwd=self._folder, text=True, stdout=pipe, stderr=pipe)
 
 
 @pytest.fixture
