@@ -29,6 +29,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     one.start()
     yield one
     one.end()
+    assert "es_" not in one.log.read_text(), "a token is in the log"
 
 
 @pytest.fixture(scope="session")

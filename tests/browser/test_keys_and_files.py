@@ -9,9 +9,9 @@ from tests.browser.gateway import Space
 from tests.browser.room import Room
 
 DROP = """
-    const [name, content] = args;
+    const [name, content, zeros] = args;
     const data = new DataTransfer();
-    data.items.add(new File([Uint8Array.from(atob(content), c => c.charCodeAt(0))], name));
+    data.items.add(new File([Uint8Array.from(atob(content), c => c.charCodeAt(0)), new Uint8Array(zeros)], name));
     for (const type of ["dragenter", "dragover", "drop"]) {
         const event = new DragEvent(type, {dataTransfer: data, bubbles: true, cancelable: true});
         document.querySelector("#messages").dispatchEvent(event);
@@ -19,9 +19,9 @@ DROP = """
 """
 
 
-def drop(browser: Browser, name: str, content: bytes) -> None:
-    """Anywhere on the page, as from a file manager."""
-    browser.js_async(DROP, name, base64.b64encode(content).decode())
+def drop(browser: Browser, name: str, content: bytes, zeros: int = 0) -> None:
+    """Anywhere on the page, as from a file manager: the content, and so many zeros after it."""
+    browser.js_async(DROP, name, base64.b64encode(content).decode(), zeros)
 
 
 def download(browser: Browser, name: str) -> bytes:
@@ -74,6 +74,6 @@ def test_file_chosen_from_the_disk_is_uploaded_and_can_be_deleted(space: Space, 
 
 def test_file_above_the_limit_is_refused_in_words(space: Space, anna: Browser) -> None:
     Room(anna, space.url)
-    drop(anna, "large.bin", bytes(11 * 1024 * 1024))
+    drop(anna, "large.bin", b"", zeros=11 * 1024 * 1024)
     anna.shows("#notice", "large.bin is larger than 10.0 MiB")
     assert not anna.all("#files [data-file]")

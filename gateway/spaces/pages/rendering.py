@@ -4,7 +4,7 @@ Quart is told of no request: who may see what is decided before, and the page co
 So whatever Quart logs or refuses, it knows no path and no token to say. What is in a template is escaped.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -65,7 +65,14 @@ class Renderer:
             "headers": [],
             _PAGE: page,
         }
-        await self._app(scope, receive, send)
+
+        async def until_gone() -> MutableMapping[str, Any]:
+            """Without a body, however much of one the client sends on: Quart would keep it."""
+            while (message := await receive())["type"] != "http.disconnect":
+                pass
+            return message
+
+        await self._app(scope, until_gone, send)
 
 
 async def _render() -> Response:

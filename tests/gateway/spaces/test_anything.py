@@ -21,7 +21,8 @@ PRINTABLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclud
 ESCAPED = st.sampled_from(["%2F", "%2f", "%00", "%0d%0a", "%C3%A9", "..", ".", "~", "%25", "//", "%E2%80%AE"])
 PATHS = st.sampled_from(
     ["/spaces", f"/api/s/{TOKEN}", f"/api/s/{TOKEN}/kv", f"/api/s/{TOKEN}/kv/k", f"/api/s/{TOKEN}/files",
-     f"/api/s/{TOKEN}/files/{FILE}", f"/s/{TOKEN}/prompt", "/service/description", "/api/s/"]
+     f"/api/s/{TOKEN}/files/{FILE}", f"/s/{TOKEN}/prompt", "/service/description", "/api/s/",
+     "/", f"/s/{TOKEN}", "/assets/room.js"]
 )  # fmt: skip
 QUERIES = st.dictionaries(st.sampled_from(["limit", "prefix", "cursor", "x"]), PRINTABLE | ESCAPED, max_size=3)
 JSON = st.recursive(
@@ -56,7 +57,8 @@ TYPES = st.sampled_from(
 LATIN = st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f"), max_size=30)
 OTHERS = st.dictionaries(
     st.sampled_from(["accept", "if_match", "if_none_match", "range", "if_range", "origin", "sec_fetch_site", "cookie"]),
-    LATIN | st.sampled_from(["*", '"1"', "*/*", "application/json", "bytes=0-0", "bytes=-5", "same-origin"]),
+    LATIN
+    | st.sampled_from(["*", '"1"', "*/*", "application/json", "bytes=0-0", "bytes=-5", "same-origin", "text/html"]),
     max_size=3,
 )
 BEARERS = st.sampled_from([None, f"Bearer {CLAIM}", f"Bearer {TOKEN}", "Bearer", "Basic x"])
@@ -75,10 +77,12 @@ def targets(draw: st.DrawFn) -> str:
 
 def flaw(answer: Answer, method: str) -> str | None:
     """What is not as documented; None when all is."""
-    if answer.status in (200, 201, 204, 206, 303):
+    if answer.status in (200, 201, 204, 206, 303, 304):
         return None if "x-correlation-id" not in answer.headers else "a success with the id of a failure"
     if method == "HEAD":
         return None if answer.status < 500 else f"status {answer.status}"
+    if answer.headers["content-type"].startswith("text/html"):  # for a client that accepts it
+        return None if answer.status < 500 and "x-correlation-id" in answer.headers else f"page with {answer.status}"
     error = answer.json
     if "code" in error:  # no route of spaces
         return None if answer.status in (404, 405) else f"another envelope with {answer.status}"

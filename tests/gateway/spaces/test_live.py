@@ -102,12 +102,47 @@ async def test_without_the_setting_every_route_is_as_unknown_as_any_other(tmp_pa
     async with running(load(None, {}, {"data": str(tmp_path), **ON, "echo.enabled": False})) as gateway:
         assert gateway.spaces is None
         unknown = (await ask(gateway, request("GET", "/nowhere"))).json
-        for target in ("/spaces", "/api/s/x/kv", "/s/x/prompt", "/service/description"):
+        for target in ("/spaces", "/api/s/x/kv", "/s/x/prompt", "/service/description", "/", "/s/x", "/assets/room.js"):
             answer = await ask(gateway, request("GET", target))
             assert answer.status == 404
             assert {**answer.json, "correlation_id": ""} == {**unknown, "correlation_id": ""}
         assert not (tmp_path / "spaces.sqlite").exists()
         assert (await ask(gateway, request("GET", "/healthz"))).json == {"status": "ok", "service": "kisko-echo"}
+
+
+async def test_pages_come_over_the_door_one_after_another_on_one_connection(tmp_path: Path) -> None:
+    async with running(load(None, {}, {"data": str(tmp_path), **ON})) as gateway:
+        made, html = await make(gateway), "Accept: text/html"
+        host, _, port = gateway.http.rpartition(":")
+        with trio.fail_after(20):
+            async with await trio.open_tcp_stream(host, int(port)) as stream:
+                client = Client(stream)
+                for method, target, body, status in (
+                    ("GET", "/", b"", 200),
+                    ("GET", f"/s/{made['token']}", b"not looked at", 200),
+                    ("POST", "/spaces", b"ttl_seconds=1", 400),
+                    ("GET", "/s/unknown", b"", 404),
+                    ("GET", "/assets/room.js", b"", 200),
+                ):
+                    answer = await client.ask(request(method, target, body, html))
+                    assert answer is not None
+                    assert (answer.status, len(answer.body)) == (status, int(answer.headers["content-length"]))
+                await client.send(request("HEAD", f"/s/{made['token']}", b"", html))
+                head = await client.answer(to_head=True)
+                assert head is not None
+                assert (head.status, head.body) == (200, b"")
+                assert (await client.ask(request("GET", "/healthz"))) is not None
+
+
+async def test_pages_link_to_where_the_public_is_and_load_from_where_they_are(tmp_path: Path) -> None:
+    behind = {"data": str(tmp_path), **ON, "http.public_url": "https://echo.example"}
+    async with running(load(None, {}, behind)) as gateway:
+        made = await make(gateway)
+        page = (await ask(gateway, request("GET", f"/s/{made['token']}", b"", "Accept: text/html"))).body.decode()
+        assert f"https://echo.example/s/{made['token']}</pre>" in page
+        assert f"wss://echo.example/ws/s/{made['token']}" in page
+        assert 'src="/assets/room-page.js"' in page
+        assert gateway.http not in page
 
 
 def test_links_are_made_of_the_public_url_or_of_this_machine_and_else_there_is_no_start() -> None:
