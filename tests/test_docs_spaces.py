@@ -1,4 +1,4 @@
-"""The tutorial of echo spaces, run as a newcomer runs it: commands print what is shown, its program does what it says."""
+"""The tutorial of echo spaces, run as a newcomer runs it: commands print what is shown, its program does its work."""
 
 import re
 import subprocess

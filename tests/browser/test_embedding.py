@@ -127,15 +127,17 @@ def test_modules_seal_and_open_in_a_page_of_another_origin(site: Site, gateway: 
         const heard = [];
         const ada = await enter(base, token, "ada", (uid, text) => heard.push(`${uid}: ${text}`));
         const bob = await enter(base, token, "bob", (uid, text) => heard.push(`${uid}: ${text}`));
-        const isOpen = (one) => new Promise((done) => one.room.addEventListener("welcome", done, { once: true }));
-        await Promise.all([isOpen(ada), isOpen(bob)]);
+        const until = async (condition) => {
+          while (!condition()) await new Promise((done) => setTimeout(done, 20));
+        };
+        await until(() => ada.room.state === "open" && bob.room.state === "open");
         const ack = await ada.say("sealed hello");
         const written = await ada.write("plan", "meet at nine");
         const ours = await ownKey(fragment);
         const envelope = await ours.seal("between us");
         await bob.room.send(envelope);
         const read = [await bob.read("plan"), await ours.unseal(envelope)];
-        while (heard.length < 1) await new Promise((done) => setTimeout(done, 20));
+        await until(() => heard.length > 0);
         ada.room.close();
         bob.room.close();
         return { heard, delivered: ack.delivered, status: written.status, read };
