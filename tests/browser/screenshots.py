@@ -27,7 +27,7 @@ def take(browser: Browser, name: str, size: tuple[int, int]) -> None:
 
 def furnish(space: Space) -> None:
     space.put("agenda", "1. What the greenhouse told us\n2. Water on Thursday")
-    space.put("frost.celsius", "2")
+    space.put("frost.celsius", "2.0")
     space.upload("greenhouse-week-46.csv", b"at,celsius\n" + b"2026-11-12T08:00:00Z,21.4\n" * 700)
 
 

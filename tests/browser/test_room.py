@@ -36,6 +36,7 @@ def test_message_to_a_subspace_reaches_who_is_in_it_and_nobody_else(space: Space
         assert carol.next()["sub"] == "kitchen"
         first.sees_message("not for the second")
         second.join("kitchen")
+        anna.until(lambda: any(second.uid in one and "kitchen" in one for one in first.people), "it did not join")
         first.say("for the second too", to="sub", target="kitchen")
         second.sees_message("for the second too")
         assert not any("not for the second" in one for one in second.messages)
@@ -88,6 +89,19 @@ def test_name_that_no_room_takes_leaves_the_page_as_it_was(space: Space, anna: B
     room.say("still here")
     room.sees_message("still here")
     assert room.uid == before
+
+
+@pytest.mark.parametrize("encryption", ["", "on"])
+def test_message_that_no_room_takes_is_refused_on_the_page_and_kept(
+    gateway: Gateway, anna: Browser, encryption: str
+) -> None:
+    room = Room(anna, gateway.make(encryption=encryption).url)
+    anna.js("document.querySelector('#text').value = 'x'.repeat(65_400)")
+    anna.click("#send [type=submit]")
+    anna.shows("#notice", "longer than a message may be")
+    assert len(anna.js("return document.querySelector('#text').value")) == 65_400
+    room.say("a short one")
+    room.sees_message("a short one")
 
 
 def test_end_of_a_space_by_its_creator_is_told_on_every_page(space: Space, anna: Browser, ben: Browser) -> None:

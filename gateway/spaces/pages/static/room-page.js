@@ -1,7 +1,7 @@
 /** The room's page: joins its parts, and has what belongs to none of them: the link's state, the end, the claim. */
 
 import { addressOf, ask, token } from "./api.js";
-import { attempt, button, byId, make, notify } from "./dom.js";
+import { attempt, button, byId, make, notify, sizeText } from "./dom.js";
 import { Files } from "./files.js";
 import { MessageLog } from "./messages.js";
 import { People } from "./people.js";
@@ -11,6 +11,7 @@ import { Values } from "./values.js";
 import { Vault } from "./vault.js";
 
 const REFRESH_MS = 10_000; // of values and files, which nobody tells us of
+const AROUND_BYTES = 512; // of a frame, for all but what it says; a larger frame would cost us the connection
 const { space } = document.documentElement.dataset;
 const stored = (name) => `echo.${name}.${space}`;
 
@@ -111,6 +112,10 @@ async function send() {
   const json = /^\s*[[{]/.test(written) ? parsed(written) : undefined;
   const plain = json === undefined ? { text: written } : json;
   const data = vault.isOn ? await vault.seal(WS_KID, JSON.stringify(plain)) : plain;
+  const bytesMax = Number(byId("text").dataset.bytesMax);
+  if (new Blob([JSON.stringify(data)]).size > bytesMax - AROUND_BYTES) {
+    throw new Error(`This is longer than a message may be: ${sizeText(bytesMax)}. Share it as a file.`);
+  }
   const { delivered } = await room.send(data, to);
   log.add({ uid: byId("my-uid").textContent, at: new Date().toISOString(), data, ...to }, true);
   byId("text").value = "";

@@ -154,7 +154,7 @@ async def test_the_qr_code_is_of_the_link_and_has_no_style_of_its_own() -> None:
         room = Markup((await page(here, f"/s/{made['token']}")).body)
         svg = room.by_id("qr")
         assert (svg.tag, svg.text) == ("svg", "QR code of the link")
-        size = segno.make(made["dashboard_url"], micro=False).symbol_size(border=4)[0]
+        size = segno.make_qr(made["dashboard_url"]).symbol_size(border=4)[0]
         assert svg.attributes["viewbox"] == f"0 0 {size} {size}"
 
 
