@@ -103,12 +103,13 @@ class MemoryDisk:
         items = tuple(item for _, (_, item) in sorted(found.open_items.items()))
         return Loaded(stream, found.version, found.snapshot, events, items)
 
-    def forget(self, stream: str) -> AppendRefused | None:
+    def forget(self, *streams: str) -> AppendRefused | None:
         """As `LogStore.forget` says."""
         if self.is_full:
             return AppendRefused(RefusalReason.DISK_FULL)
-        self.streams.pop(stream, None)
-        self.unreadable.discard(stream)
+        for stream in streams:
+            self.streams.pop(stream, None)
+            self.unreadable.discard(stream)
         return None
 
     def compact(self, before_ms: int, after: str = "", limits: LogLimits = DEFAULT_LIMITS) -> Compacted:
@@ -189,9 +190,9 @@ class MemoryStore:
     async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
         return await answered(lambda then: self.submit(parts, then, blind_events))
 
-    async def forget(self, stream: str) -> AppendRefused | None:
+    async def forget(self, *streams: str) -> AppendRefused | None:
         self._check_usable()
-        return await answered(lambda then: self._queue(_Pending(partial(self.disk.forget, stream), then)))
+        return await answered(lambda then: self._queue(_Pending(partial(self.disk.forget, *streams), then)))
 
     def _queue(self, pending: _Pending) -> None:
         self._pending.append(pending)

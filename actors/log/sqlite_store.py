@@ -133,8 +133,8 @@ class SqliteStore:
             self._uncovered_through = uncovered.names[-1]
         return Compacted(removed, uncovered.names)
 
-    async def forget(self, stream: str) -> AppendRefused | None:
-        return await self._done(partial(self._writer.forget, stream))
+    async def forget(self, *streams: str) -> AppendRefused | None:
+        return await self._done(partial(self._writer.forget, streams))
 
     async def _done(self, work: Callable[[], _T]) -> _T:
         """Have the writer do this in its turn among the appends."""

@@ -112,16 +112,19 @@ class Writer(CommitThread[Request]):
         self._bound_wal()
         return piece
 
-    def forget(self, name: str) -> AppendRefused | None:
-        """Remove a stream, or say why it is still there."""
+    def forget(self, names: Sequence[str]) -> AppendRefused | None:
+        """Remove streams, or say why they are still there."""
 
         def work() -> None:
-            for (stream,) in self._connection.execute("SELECT id FROM stream WHERE name = ?", (name,)).fetchall():
-                for statement in _FORGET:
-                    self._wal_bytes += self._connection.execute(statement, (stream,)).rowcount * self._files.page_bytes
+            for name in names:
+                for (stream,) in self._connection.execute("SELECT id FROM stream WHERE name = ?", (name,)).fetchall():
+                    for statement in _FORGET:
+                        rows = self._connection.execute(statement, (stream,)).rowcount
+                        self._wal_bytes += rows * self._files.page_bytes
 
         error = self._transact(work)
-        self._known.pop(name, None)
+        for name in names:
+            self._known.pop(name, None)
         self._bound_wal()
         return None if error is None else AppendRefused(_reason_of(error))
 

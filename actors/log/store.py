@@ -193,10 +193,10 @@ class LogStore(Protocol):
     async def compact(self, before_ms: int) -> Compacted:
         """Remove settled history: events written before then, that a snapshot covers, older than anything open."""
 
-    async def forget(self, stream: str) -> AppendRefused | None:
-        """Remove a stream and all that is in it, in its turn among the appends; None once that is durable.
+    async def forget(self, *streams: str) -> AppendRefused | None:
+        """Remove streams and all that is in them, in one turn among the appends; None once that is durable.
 
-        It is as if it had never been, at version 0. A cancelled caller only stops waiting.
+        Each is as if it had never been, at version 0. Refused, all are there. A cancelled caller only stops waiting.
         """
 
     async def watch(self) -> None:

@@ -15,7 +15,10 @@ from actors.space.store import NOT_FOUND, NOT_READY, Refused, StoredFile
 
 
 class FileUpload:
-    """An `Upload` whose content goes to a `ContentWriter`. `in_thread` runs what blocks, `publish` writes the row."""
+    """An `Upload` whose content goes to a `ContentWriter`. It is among the index's uploads already.
+
+    `in_thread` runs what blocks, `publish` writes the row, `count` hears of bytes that come or are not to come.
+    """
 
     def __init__(
         self,
@@ -25,6 +28,7 @@ class FileUpload:
         buffer_bytes_max: int,
         in_thread: Callable[[Callable[[], object]], Awaitable[object]],
         publish: Callable[[FileRow], Awaitable[StoredFile | Refused]],
+        count: Callable[[int], None],
         over: Callable[["FileUpload"], None],
     ) -> None:
         assert space.index is not None
@@ -35,6 +39,7 @@ class FileUpload:
         self._buffer_bytes_max = buffer_bytes_max
         self._in_thread = in_thread
         self._publish = publish
+        self._count = count
         self._over = over
         self._buffer: list[bytes] = []
         self._buffered_bytes = 0
@@ -42,7 +47,6 @@ class FileUpload:
         self._sha256 = ""
         self._ended_by: Refused | None = None
         self._is_over = False
-        self._index.uploads += 1
 
     @property
     def file_id(self) -> str:
@@ -59,15 +63,16 @@ class FileUpload:
         await self.abort()
 
     async def append(self, data: bytes) -> Refused | None:
+        # Counted before anything is waited for: whoever has looked whether there is room for this relies on it.
+        if (refused := self._refusal()) is None:
+            self._buffer.append(data)
+            self._buffered_bytes += len(data)
+            self._size += len(data)
+            self._index.upload_bytes += len(data)
+            self._count(len(data))
         await trio.lowlevel.checkpoint()
-        if (refused := self._refusal()) is not None:
+        if refused is not None or self._buffered_bytes < self._buffer_bytes_max:
             return refused
-        self._buffer.append(data)
-        self._buffered_bytes += len(data)
-        self._size += len(data)
-        self._index.upload_bytes += len(data)
-        if self._buffered_bytes < self._buffer_bytes_max:
-            return None
         with trio.CancelScope(shield=True):
             async with self._space.files:
                 refused = await self._attempt(self._write_buffer)
@@ -147,4 +152,5 @@ class FileUpload:
         self._buffer.clear()
         self._index.uploads -= 1
         self._index.upload_bytes -= self._size
+        self._count(-self._size)
         self._over(self)

@@ -4,8 +4,7 @@ A space is there as long as its key is. What is done with one while it is open i
 """
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -19,7 +18,7 @@ from actors.space.key_files import KeyFiles
 from actors.space.sealing import KEY_BYTES, SpaceKey
 from actors.space.space_database import SpaceDatabase
 from actors.space.space_index import SpaceIndex
-from actors.space.store import NOT_READY, Refused, check_id
+from actors.space.store import NOT_READY, Refused, SpaceStoreLimits, check_id
 
 _T = TypeVar("_T")
 _NO_KEY = SpaceKey("", bytes(KEY_BYTES))  # of a space of which only the end may be left to do
@@ -32,8 +31,10 @@ class KeptSpace:
     key: SpaceKey
     stored_bytes: int = 0  # of values and files
     index: SpaceIndex | None = None
+    next_expiry_ms: int | None = None  # of its values, while it is not open
     prefixes: dict[str, bytes] = field(default_factory=dict)  # of the files' nonces
     is_ended: bool = False
+    is_keyless: bool = False  # the key is gone for certain
     opening: trio.Lock = field(default_factory=trio.Lock)
     files: trio.Lock = field(default_factory=trio.Lock)  # held by whoever changes its folder
     ending: trio.Lock = field(default_factory=trio.Lock)
@@ -48,9 +49,10 @@ class KeptSpaces:
         content: ContentFiles,
         keys: KeyFiles,
         closed: Callable[[str, SpaceIndex], None],
-        erasing_threads_max: int,
+        limits: SpaceStoreLimits,
     ) -> None:
         self.stored_bytes = 0  # of values and files, of all spaces
+        self.bytes_under_way = 0  # by which that may grow
         self._database = database
         self._content = content
         self._keys = keys
@@ -58,7 +60,16 @@ class KeptSpaces:
         self._spaces: dict[str, KeptSpace] = {}
         self._ending: dict[str, KeptSpace] = {}  # unknown already, and not erased wholly yet
         self._is_loaded = False
-        self._erasing_threads = trio.CapacityLimiter(erasing_threads_max)
+        self._keys_max = limits.erasing_batch_max
+        self._erasing_threads = trio.CapacityLimiter(limits.erasing_threads_max)
+        self._removing_threads = trio.CapacityLimiter(limits.removing_threads_max)
+
+    def __len__(self) -> int:
+        return len(self._spaces)
+
+    def count_under_way(self, size_bytes: int) -> None:
+        """More, or less, is on its way."""
+        self.bytes_under_way += size_bytes
 
     def ids(self) -> tuple[str, ...]:
         return tuple(sorted(self._spaces))
@@ -93,8 +104,10 @@ class KeptSpaces:
                     remove = partial(rows.remove_file, space_id=space_id, file_id=file_id)
                     await self._database.commit(remove, is_bounded=False)
             sizes = await self._database.read(rows.sizes)
+            expiries = await self._database.read(rows.next_expiries)
         for space_id, key in keys.items():
-            self._spaces[space_id] = KeptSpace(key, int(sizes.get(space_id, 0)))
+            stored_bytes = int(sizes.get(space_id, 0))
+            self._spaces[space_id] = KeptSpace(key, stored_bytes, next_expiry_ms=expiries.get(space_id))
         self.stored_bytes = sum(space.stored_bytes for space in self._spaces.values())
         return tuple(sorted(keys))
 
@@ -108,8 +121,7 @@ class KeptSpaces:
                 return NOT_READY
             refused = await self._database.commit(partial(rows.add_space, space_id=space_id))
             if refused is not None:
-                with suppress(OSError):
-                    await self._in_erasing_thread(partial(self._keys.erase, space_id))
+                await self._in_erasing_thread(partial(self._keys.erase, space_id))
                 return refused
         self._spaces[space_id] = KeptSpace(key, index=SpaceIndex({}, {}, 0))
         return None
@@ -132,10 +144,32 @@ class KeptSpaces:
         if not space.index.is_idle:
             return False
         self._closed(space_id, space.index)
+        space.next_expiry_ms = space.index.next_expiry_ms()
         space.index, space.prefixes = None, {}
         return True
 
+    async def erase_keys(self, space_ids: Sequence[str]) -> None:
+        batches = iter([space_ids[at : at + self._keys_max] for at in range(0, len(space_ids), self._keys_max)])
+
+        async def work() -> None:
+            for batch in batches:
+                spaces = {space_id: self._over(space_id) for space_id in batch}
+                for space_id in await self._in_erasing_thread(partial(self._keys.erase, *batch)):
+                    spaces[space_id].is_keyless = True
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(int(self._erasing_threads.total_tokens)):
+                nursery.start_soon(work)
+
     async def end(self, space_id: str) -> Refused | None:
+        space = self._over(space_id)
+        with trio.CancelScope(shield=True):
+            async with space.ending:
+                refused = await self._erase(space_id, space)
+        return refused
+
+    def _over(self, space_id: str) -> KeptSpace:
+        """It is unknown from here on."""
         space = self._spaces.pop(check_id(space_id), None) or self._ending.get(space_id) or KeptSpace(_NO_KEY)
         self._ending[space_id] = space
         if not space.is_ended:
@@ -143,22 +177,18 @@ class KeptSpaces:
             self.stored_bytes -= space.stored_bytes
             if space.index is not None:
                 self._closed(space_id, space.index)
-        with trio.CancelScope(shield=True):
-            async with space.ending:
-                refused = await self._erase(space_id, space)
-        return refused
+        return space
 
     async def _erase(self, space_id: str, space: KeptSpace) -> Refused | None:
-        refused: Refused | None = None
-        try:
-            await self._in_erasing_thread(partial(self._keys.erase, space_id))
-        except OSError:
-            refused = NOT_READY
+        if not space.is_keyless:
+            space.is_keyless = bool(await self._in_erasing_thread(partial(self._keys.erase, space_id)))
+        refused = None if space.is_keyless else NOT_READY
         remove_rows = partial(rows.remove_space, space_id=space_id)
         unremoved = await self._database.commit(remove_rows, is_bounded=False)
         try:
             async with space.files:
-                await self._in_erasing_thread(partial(self._content.remove_all, space_id))
+                remove_files = partial(self._content.remove_all, space_id)
+                await trio.to_thread.run_sync(remove_files, limiter=self._removing_threads)
         except OSError:
             refused = NOT_READY
         if unremoved is not None:  # perhaps there is room now

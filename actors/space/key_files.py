@@ -11,6 +11,7 @@ overwriting and unlinking, and is finished at the next start.
 import hashlib
 import hmac
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from actors.log.sqlite_files import sync_folder
@@ -71,9 +72,21 @@ class KeyFiles:
             raise
         return SpaceKey(space_id, key)
 
-    def erase(self, space_id: str) -> None:
-        """Overwrite the key, then remove it. Where overwriting fails it is removed nevertheless, then OSError."""
-        self._erase(self._folder / check_id(space_id))
+    def erase(self, *space_ids: str) -> list[str]:
+        """Overwrite keys, then remove them; answers whose are gone for certain.
+
+        Where overwriting fails the key is removed nevertheless. The folder is synced once for all of them.
+        """
+        gone: list[str] = []
+        for space_id in space_ids:
+            with suppress(OSError):
+                self._overwrite_and_unlink(self._folder / check_id(space_id))
+                gone.append(space_id)
+        try:
+            self._disk.sync_folder(self._folder)
+        except OSError:
+            return []
+        return gone
 
     def load(self) -> dict[str, SpaceKey]:
         """All keys, once what is not one any more, or not yet, is erased."""
@@ -88,6 +101,10 @@ class KeyFiles:
         return keys
 
     def _erase(self, path: Path) -> None:
+        self._overwrite_and_unlink(path)
+        self._disk.sync_folder(self._folder)
+
+    def _overwrite_and_unlink(self, path: Path) -> None:
         failure: OSError | None = None
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
@@ -102,7 +119,6 @@ class KeyFiles:
             finally:
                 os.close(descriptor)
             self._disk.unlink(path)
-        self._disk.sync_folder(self._folder)
         if failure is not None:
             raise failure
 

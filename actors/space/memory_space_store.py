@@ -107,11 +107,19 @@ class MemorySpaceStore:
         self._open.pop(space_id, None)
         return True
 
+    async def erase_keys(self, space_ids: Sequence[str]) -> None:
+        for space_id in space_ids:
+            self._over(space_id)
+        await trio.lowlevel.checkpoint()
+
     async def end(self, space_id: str) -> Refused | None:
-        self.disk.spaces.pop(check_id(space_id), None)
-        self._open.pop(space_id, None)
+        self._over(space_id)
         await trio.lowlevel.cancel_shielded_checkpoint()
         return None
+
+    def _over(self, space_id: str) -> None:
+        self.disk.spaces.pop(check_id(space_id), None)
+        self._open.pop(space_id, None)
 
     def seal(self, space_id: str, data: bytes) -> bytes | None:
         kept = self.disk.spaces.get(space_id)
@@ -194,23 +202,26 @@ class MemorySpaceStore:
         return await self._answer(len(expired))
 
     def next_expiry_ms(self, space_id: str) -> int | None:
-        found = self._find(space_id)
-        return None if found is None else found[1].next_expiry_ms()
+        kept = self.disk.spaces.get(space_id)
+        entries = () if kept is None else kept.entries.values()
+        return min((entry.expires_at_ms for entry in entries), default=None)
 
     # ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def begin_file(self, space_id: str, file_id: str, name: str, content_type: str) -> "MemoryUpload | Refused":
         check_id(file_id)
-        found = self._find(space_id)
-        await trio.lowlevel.checkpoint()
+        begun = self._begin_file(self._find(space_id), StoredFile(file_id, name, content_type, 0, "", 0))
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        return begun
+
+    def _begin_file(self, found: "tuple[_Kept, SpaceIndex] | None", draft: StoredFile) -> "MemoryUpload | Refused":
         refused = self._refusal(found)
         if refused is not None or found is None:
             return refused or NOT_FOUND
         if len(self._uploads) >= self._limits.uploads_max:
             return OVERLOADED
-        if file_id in found[1].files:
+        if draft.file_id in found[1].files:
             raise RuntimeError("ids of files are used once")
-        draft = StoredFile(file_id, name, content_type, 0, "", 0)
         upload = MemoryUpload(self.disk, *found, draft, self._uploads)
         self._uploads.add(upload)
         return upload
@@ -290,7 +301,10 @@ class MemorySpaceStore:
             sum(len(entry.value) for entry in kept.entries.values()) + sum(file.size for file, _ in kept.files.values())
             for kept in self.disk.spaces.values()
         )
-        return Totals(len(self.disk.spaces), stored_bytes, 0.0 if self.disk.is_full else 1.0)
+        return Totals(len(self.disk.spaces), stored_bytes + sum(upload.size for upload in self._uploads))
+
+    def disk_free_ratio(self) -> float:
+        return 0.0 if self.disk.is_full else 1.0
 
     async def takes_writes(self) -> bool:
         if self._is_closed:
@@ -364,11 +378,11 @@ class MemoryUpload:
         await self.abort()
 
     async def append(self, data: bytes) -> Refused | None:
-        await trio.lowlevel.checkpoint()
         refused = self._refusal()
         if refused is None:
             self._data += data
             self._index.upload_bytes += len(data)
+        await trio.lowlevel.checkpoint()
         return refused
 
     async def finish(self, now_ms: int) -> StoredFile | Refused:

@@ -2,8 +2,8 @@
 
 Small things (names, values, subscriptions, bodies of events) have a random nonce in front. A file is sealed in chunks,
 so that a range can be read without the rest; a chunk's nonce is the file's random prefix, the chunk's number and
-whether it is the last one, so chunks that were moved, left out or taken from elsewhere do not open. Names are looked up
-by a keyed hash, which says nothing without the key.
+whether it is the last one, so chunks that were moved, left out or taken from elsewhere do not open. Names of keys and
+endpoints are looked up by keyed hashes, each with a sub-key of its own, which say nothing without the key.
 
 Where keys and ciphertext lie is left to others.
 """
@@ -32,18 +32,23 @@ PREFIX_BYTES = NONCE_BYTES - _COUNTER_BYTES - 1
 class SpaceKey:
     """A space's key, by what can be done with it."""
 
-    __slots__ = ("_events", "_files", "_lookup", "_rows", "space_id")
+    __slots__ = ("_endpoints", "_events", "_files", "_keys", "_rows", "space_id")
 
     def __init__(self, space_id: str, key: bytes) -> None:
         self.space_id = space_id
-        self._lookup = _sub_key(key, b"look-up")
+        self._keys = _sub_key(key, b"look-up")
+        self._endpoints = _sub_key(key, b"endpoint look-up")
         self._rows = _sub_key(key, b"rows")
         self._files = _sub_key(key, b"files")
         self._events = _sub_key(key, b"events")
 
-    def lookup(self, name: str) -> bytes:
-        """What a name is found by."""
-        return hashlib.blake2b(name.encode(), digest_size=16, key=self._lookup).digest()
+    def key_lookup(self, name: str) -> bytes:
+        """What the name of a key is found by."""
+        return _lookup(name, self._keys)
+
+    def endpoint_lookup(self, endpoint: str) -> bytes:
+        """What the endpoint of a subscription is found by."""
+        return _lookup(endpoint, self._endpoints)
 
     def seal_row(self, data: bytes, place: bytes) -> bytes:
         """`place` says where it belongs: it opens nowhere else."""
@@ -75,6 +80,10 @@ def chunk_count(size: int) -> int:
 def sealed_size(size: int) -> int:
     """How long a file of this size is, sealed."""
     return size + chunk_count(size) * TAG_BYTES
+
+
+def _lookup(name: str, key: bytes) -> bytes:
+    return hashlib.blake2b(name.encode(), digest_size=16, key=key).digest()
 
 
 def _sub_key(key: bytes, use: bytes) -> bytes:

@@ -11,7 +11,7 @@ class SpaceSettings:
     room_ttl_s: int = 604_800  # life of a space: then its token is 404, its sockets get 4410, its data is erased
     ttl_s_min: int = 60  # that may be asked for; less is `invalid_payload`
     ttl_s_max: int = 604_800  # that may be asked for; more is `invalid_payload`
-    spaces_max: int = 10_000  # of the gateway; the next one is 503 `overloaded`
+    spaces_max: int = 10_000  # of the gateway, with those not erased yet; the next one is 503 `overloaded`
     open_spaces_max: int = 1_000  # whose index is in memory; then the one used least recently is read again when needed
     # ---- values
     value_bytes_max: int = 262_144  # as stored; more is 413 `payload_too_large`
@@ -24,7 +24,9 @@ class SpaceSettings:
     files_bytes_max: int = 104_857_600  # of all files of a space; more is 413 `space_full`
     files_max: int = 1_000  # of a space; one more is 413 `space_full`
     # ---- the disk, of all spaces
-    total_bytes_max: int = 10 * 1024**3  # writes are 503 `storage_not_ready`; reads go on
+    total_bytes_max: int = (
+        10 * 1024**3
+    )  # with what is on its way; writes beyond it are 503 `storage_not_ready`; reads go on
     disk_free_min: float = 0.10  # of the disk; with less, writes are 503 `storage_not_ready`; reads go on
     # ---- the store, of all spaces
     queue_writes_max: int = DEFAULT_LIMITS.queue_writes_max  # that wait to be committed; the next is 503 `overloaded`
@@ -34,7 +36,7 @@ class SpaceSettings:
     uploads_max: int = DEFAULT_LIMITS.uploads_max  # at a time; the next one is 503 `overloaded`
     upload_buffer_bytes_max: int = DEFAULT_LIMITS.upload_buffer_bytes_max  # held of an upload; then they are written
     file_threads_max: int = DEFAULT_LIMITS.file_threads_max  # that write and read files; the next piece waits for one
-    erasing_threads_max: int = DEFAULT_LIMITS.erasing_threads_max  # spaces erased at a time; the next one waits
+    erasing_threads_max: int = DEFAULT_LIMITS.erasing_threads_max  # keys made and erased at a time; the next waits
     cache_bytes_max: int = DEFAULT_LIMITS.cache_bytes_max  # of values in memory; the least recently used go
     # ---- rooms
     connections_max: int = 256  # of a room; the next one is closed with 4420 after the upgrade

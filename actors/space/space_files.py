@@ -73,7 +73,7 @@ class FileComing:
             return EchoError.PAYLOAD_TOO_LARGE
         if self._spaces.store.usage(space_id).file_bytes + len(data) > settings.files_bytes_max:
             return EchoError.SPACE_FULL
-        fault = self._spaces.disk_fault()
+        fault = self._spaces.disk_fault(len(data))
         if fault is not None:
             return fault
         refused = await self._upload.append(data)

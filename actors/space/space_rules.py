@@ -37,6 +37,10 @@ class NewSpace:
     project_id: str | None = None
 
 
+_NO_SPACE = Space("", b"", None, Encoding.JSON, False, 0, 0)
+"""In the place of one that is not there: over since ever."""
+
+
 class Spaces:
     """All spaces of a gateway that are not forgotten yet, by the hash of their token and by id."""
 
@@ -54,9 +58,9 @@ class Spaces:
         return iter(self._by_id.values())
 
     def find(self, token: str, now_ms: int) -> Space | None:
-        """The live space of this token. What is not there takes a hash and a look-up, as what is."""
-        space = self._by_token.get(credential_hash(token))
-        return space if space is not None and space.is_live(now_ms) else None
+        """The live space of this token. Unknown and ended tokens take the same steps, the hash first."""
+        space = self._by_token.get(credential_hash(token), _NO_SPACE)
+        return space if space.is_live(now_ms) else None
 
     def get(self, space_id: str) -> Space | None:
         """Also one that is over."""
@@ -125,6 +129,16 @@ def move_end(space: Space, ttl_s: int, settings: SpaceSettings, now_ms: int) -> 
     if ends_at_ms is None:
         return EchoError.INVALID_PAYLOAD
     return () if ends_at_ms == space.ends_at_ms else (SpaceEndMoved(now_ms, ends_at_ms),)
+
+
+def resume(space: Space, seen_ms: int, settings: SpaceSettings, now_ms: int) -> Sequence[Event]:
+    """After a restart, of a space that was last seen then.
+
+    It lasts no longer than it would have at that time, even if now seems to be earlier: then the clock was set back
+    meanwhile, or was ahead before. Nor does it last longer than `room_ttl_s`, which may have been lowered.
+    """
+    left_ms = min(space.ends_at_ms - max(seen_ms, now_ms), 1000 * settings.room_ttl_s)
+    return () if now_ms + left_ms == space.ends_at_ms else (SpaceEndMoved(now_ms, now_ms + left_ms),)
 
 
 def close_space(space: Space, ending: Ending, now_ms: int) -> Decision:

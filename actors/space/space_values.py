@@ -54,7 +54,8 @@ class SpaceValues:
             admitted = self._admit(space, wish)
         if isinstance(admitted, EchoError):
             return admitted
-        fault = self._spaces.disk_fault()
+        known = self._store.key_info(space.space_id, key)
+        fault = self._spaces.disk_fault(len(value) - (0 if known is None else known.size))
         if fault is not None:
             return fault
         now_ms = self._now_ms

@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Literal
 
 import structlog
 import trio
@@ -20,9 +19,20 @@ from actors.log.store import Appended, AppendRefused, LogStore, OpenItem, Part, 
 from actors.node.moment import Moment
 from actors.space import events
 from actors.space.counts import SpaceCounts
+from actors.space.erasing import PREFIX, Erasing
 from actors.space.events import Ending, Event, Space, SpaceClosed
 from actors.space.settings import SpaceSettings
-from actors.space.space_rules import NewSpace, Spaces, close_space, expire, holds_claim, move_end, open_space
+from actors.space.space_clock import SeenTime, forward_only
+from actors.space.space_rules import (
+    NewSpace,
+    Spaces,
+    close_space,
+    expire,
+    holds_claim,
+    move_end,
+    open_space,
+    resume,
+)
 from actors.space.store import Refused, SpaceStore
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
@@ -31,9 +41,9 @@ from schemas.echo.names import CLAIM, ROOM_TOKEN, SECRET_BYTES, credential, cred
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LOOK_S = 1.0  # between looks for spaces that are over, at most: the wall clock may be set meanwhile
-SWEEP_S = 60.0  # between looks for values that have expired; they are unknown before, and only take room
+SWEEP_S = 60.0  # between looks for values that have expired, which only take room, and notes of the time
+IN_ONE_GO_MAX = 100  # spaces that are looked at, or expire, in one go; then others have their turn
 DISK_S = 1.0  # for which a look at the disk is good
-_PREFIX = "space/"
 _LIVE = "live"  # the open item that every space's stream has, so that a start finds it
 _OVER = "over"  # the open item of one that was closed and could not be erased
 
@@ -63,7 +73,7 @@ class EchoSpaces:
         self.store = store
         self.counts = counts or SpaceCounts()
         self.settings = settings
-        self.now = now
+        self.now = forward_only(now)
         self.random = random
         self.on_end: Callable[[str], None] = lambda _: None
         """Told of every space that ends while the gateway runs, at once: its sockets are to be closed (4410)."""
@@ -72,12 +82,12 @@ class EchoSpaces:
         self._log = stream_log
         self._new_id = new_id
         self._spaces = Spaces()
-        self._unerased: dict[str, bool] = {}  # that are over; whether the store has done its part
-        self._refused_by_disk: set[str] = set()  # those of them of which the log has said so
+        self._erasing = Erasing(store, stream_log, self.now, self.counts)
+        self._seen = SeenTime(stream_log)
         self._opening = 0  # on their way, so that tasks which open at the same time cannot pass the limit together
         self._in_use: OrderedDict[str, None] = OrderedDict()  # whose index is in memory, the latest last
         self._wake = trio.Event()
-        self._disk_fault: EchoError | None = None
+        self._is_disk_short = False
         self._disk_seen_s = float("-inf")
 
     def __len__(self) -> int:
@@ -86,7 +96,7 @@ class EchoSpaces:
     @property
     def unerased(self) -> int:
         """How many are over and not wholly erased yet."""
-        return len(self._unerased)
+        return len(self._erasing)
 
     def live_behind(self, space_id: str, count_max: int) -> list[Space]:
         """Live spaces in the order of their ids, from the first one behind this."""
@@ -98,23 +108,26 @@ class EchoSpaces:
 
     async def load(self) -> None:
         """Once, after the store's own `load`: what the log and the store have, and an end to what is over."""
-        kept = set(self.store.space_ids())
+        kept, seen_ms = set(self.store.space_ids()), await self._seen.read()
         for stream in await self._log.open_streams():
-            space_id = stream.removeprefix(_PREFIX)
+            space_id = stream.removeprefix(PREFIX)
             if space_id == stream:
                 continue
-            space = await self._read(stream, space_id) if space_id in kept else None
+            space = await self._read(stream, space_id, seen_ms) if space_id in kept else None
             kept.discard(space_id)
             if space is not None and space.is_live(self.now().wall_ms):
                 self._spaces.put(space)
             elif space is not None:
                 self._note_end(space_id, space.ending or Ending.EXPIRED)
             else:
-                self._unerased[space_id] = False
-        self._unerased.update(dict.fromkeys(kept, False))  # made, and never written down
+                self._erasing.add(space_id)
+        for space_id in kept:  # made, and never written down
+            self._erasing.add(space_id)
+        if self._spaces or seen_ms:  # which may have been of a clock that was ahead
+            await self._seen.write(self.now().wall_ms)
         await self.end_what_is_over()
 
-    async def _read(self, stream: str, space_id: str) -> Space | None:
+    async def _read(self, stream: str, space_id: str, seen_ms: int) -> Space | None:
         """None: nobody will ever open it again, so it is as good as over."""
         space: Space | None = None
         try:
@@ -127,6 +140,14 @@ class EchoSpaces:
         except (UnreadableError, ValueError):  # ValueError: what is in there is not an event of ours
             log.error("space_unreadable", space_id=space_id)
             return None
+        if space is None:
+            return None
+        now_ms = self.now().wall_ms
+        moved = resume(space, max(seen_ms, loaded.events[-1].at_ms), self.settings, now_ms)
+        for event in moved:
+            space = events.evolve(space, event)
+        if moved and space is not None and space.is_live(now_ms):
+            await self._append(space_id, moved)
         return space
 
     # ---- lives -------------------------------------------------------------------------------------------------------
@@ -137,7 +158,9 @@ class EchoSpaces:
         token, claim = (credential(prefix, self.random(SECRET_BYTES)) for prefix in (ROOM_TOKEN, CLAIM))
         space_id = self._new_id().lower()
         wish = NewSpace(space_id, credential_hash(token), credential_hash(claim), protocol, is_encrypted, ttl_s)
-        decided = open_space(wish, len(self._spaces) + self._opening, self.settings, now_ms)
+        # Those that are not erased yet count: a disk that refuses to erase must not be given ever more of them.
+        spaces_now = len(self._spaces) + len(self._erasing) + self._opening
+        decided = open_space(wish, spaces_now, self.settings, now_ms)
         if isinstance(decided, EchoError):
             return decided
         fault = self.disk_fault()
@@ -151,7 +174,7 @@ class EchoSpaces:
                     return error_of(refused)
                 fault = await self._append(space_id, decided, is_first=True)
                 if fault is not None:
-                    self._unerased[space_id] = False
+                    self._erasing.add(space_id)
                     self._wake.set()
                     return fault
         finally:
@@ -209,13 +232,18 @@ class EchoSpaces:
             return decided
         self._over(space_id, decided)
         with trio.CancelScope(shield=True):
-            if await self._erase(space_id):
+            if await self._erasing.erase(space_id):
                 return None
             # The disk did not do its part. That it is over is written, if that is possible, for the next start: as a
             # mark, because there may be no key any more to seal an event with.
             now_ms = self.now().wall_ms
-            await self._log.append(Part(_PREFIX + space_id, None, now_ms, opened=(OpenItem(_OVER, b""),)))
+            await self._log.append(Part(PREFIX + space_id, None, now_ms, opened=(OpenItem(_OVER, b""),)))
         return EchoError.STORAGE_NOT_READY
+
+    def claim_fault(self, space_id: str, claim: str) -> EchoError | None:
+        """What there is against this claim, for whoever asks before anything else."""
+        space = self._claimed(space_id, claim)
+        return space if isinstance(space, EchoError) else None
 
     def _claimed(self, space_id: str, claim: str) -> Space | EchoError:
         space = self._spaces.get(space_id)
@@ -236,7 +264,7 @@ class EchoSpaces:
         if len(bodies) != len(sealed):
             return EchoError.SPACE_NOT_FOUND
         opened = (OpenItem(_LIVE, b""),) if is_first else ()
-        part = Part(_PREFIX + space_id, 0 if is_first else None, decided[0].at_ms, bodies, opened)
+        part = Part(PREFIX + space_id, 0 if is_first else None, decided[0].at_ms, bodies, opened)
         answer = await self._log.append(part)
         if isinstance(answer, Appended):
             return None
@@ -249,26 +277,38 @@ class EchoSpaces:
     async def run(self) -> None:
         """End spaces on time, and sweep out values that have expired."""
         swept_s = self.now().mono_s
-        while True:
-            await self.end_what_is_over()
-            now = self.now()
-            if now.mono_s >= swept_s + SWEEP_S:
-                swept_s = now.mono_s
-                await self._sweep_values()
-            ends_at_ms = self._spaces.next_end_ms()
-            wait_s = LOOK_S if ends_at_ms is None else (ends_at_ms - self.now().wall_ms) / 1000
-            self._wake = trio.Event()
-            with trio.move_on_after(max(0.001, min(LOOK_S, wait_s))):
-                await self._wake.wait()
+        async with trio.open_nursery() as nursery:
+            while True:
+                await self._note_ends()
+                nursery.start_soon(self._erasing.erase_due)  # those that end next do not wait for these
+                now = self.now()
+                if now.mono_s >= swept_s + SWEEP_S:
+                    swept_s = now.mono_s
+                    await self._sweep_values()
+                    if self._spaces:
+                        await self._seen.write(now.wall_ms)
+                self._wake = trio.Event()
+                with trio.move_on_after(self._wait_s()):
+                    await self._wake.wait()
+
+    def _wait_s(self) -> float:
+        now, ends_at_ms, retry_s = self.now(), self._spaces.next_end_ms(), self._erasing.next_s
+        wait_s = LOOK_S if ends_at_ms is None else (ends_at_ms - now.wall_ms) / 1000
+        return max(0.001, min(LOOK_S, wait_s, LOOK_S if retry_s is None else retry_s - now.mono_s))
 
     async def end_what_is_over(self) -> None:
-        """All at once: each has its seconds. What the disk refuses is tried again in the next round."""
+        """What the disk refuses is tried again later."""
+        await self._note_ends()
+        await self._erasing.erase_due()
+
+    async def _note_ends(self) -> None:
+        """All that have expired, with a pause now and then for whoever else has something to do."""
         now_ms = self.now().wall_ms
-        for space in self._spaces.expired(now_ms):
-            self._over(space.space_id, expire(space, now_ms))
-        async with trio.open_nursery() as nursery:
-            for space_id in list(self._unerased):
-                nursery.start_soon(self._erase, space_id)
+        for number, space in enumerate(self._spaces.expired(now_ms), start=1):
+            if self._spaces.get(space.space_id) is space:
+                self._over(space.space_id, expire(space, now_ms))
+            if number % IN_ONE_GO_MAX == 0:
+                await trio.lowlevel.checkpoint()
 
     def _over(self, space_id: str, decided: Sequence[Event]) -> None:
         """From here on nobody finds it."""
@@ -278,30 +318,9 @@ class EchoSpaces:
         self.on_end(space_id)
 
     def _note_end(self, space_id: str, ending: Ending) -> None:
-        self._unerased[space_id] = False
+        self._erasing.add(space_id)
         self.counts.ended[ending] += 1
         log.info("space_ended", space_id=space_id, reason=str(ending))
-
-    async def _erase(self, space_id: str) -> bool:
-        """Whether nothing is left of it. The key goes first, so that a crash in the middle leaves noise."""
-        with trio.CancelScope(shield=True):
-            if not self._unerased.get(space_id, True):
-                if await self.store.end(space_id) is not None:
-                    return self._not_erased(space_id)
-                self._unerased[space_id] = True
-            if await self._log.forget(_PREFIX + space_id) is not None:
-                return self._not_erased(space_id)
-            if self._unerased.pop(space_id, None) is not None:  # else another task was quicker
-                self._refused_by_disk.discard(space_id)
-                log.info("space_erased", space_id=space_id)
-        return True
-
-    def _not_erased(self, space_id: str) -> Literal[False]:
-        self.counts.erase_failures += 1
-        if space_id not in self._refused_by_disk:  # it is tried again every second, and told once
-            self._refused_by_disk.add(space_id)
-            log.error("space_not_erased", space_id=space_id)
-        return False
 
     # ---- for whoever looks into a space ------------------------------------------------------------------------------
 
@@ -321,24 +340,22 @@ class EchoSpaces:
             if self.store.release(oldest):
                 del self._in_use[oldest]
 
-    def disk_fault(self) -> EchoError | None:
-        """Why nothing may be written at present, to any space; reads go on."""
+    def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
+        """Why as much as this may not be written at present, to any space; reads go on."""
         now_s = self.now().mono_s
         if now_s >= self._disk_seen_s + DISK_S:
-            totals = self.store.totals()
-            is_short = totals.disk_free_ratio < self.settings.disk_free_min
-            is_full = is_short or totals.bytes >= self.settings.total_bytes_max
-            self._disk_fault = EchoError.STORAGE_NOT_READY if is_full else None
+            self._is_disk_short = self.store.disk_free_ratio() < self.settings.disk_free_min
             self._disk_seen_s = now_s
-        return self._disk_fault
+        is_full = self.store.totals().bytes + max(1, more_bytes) > self.settings.total_bytes_max
+        return EchoError.STORAGE_NOT_READY if self._is_disk_short or is_full else None
 
     async def _sweep_values(self) -> None:
-        for space_id in list(self._in_use):
-            if await self.opened(space_id):
-                now_ms = self.now().wall_ms
-                due_ms = self.store.next_expiry_ms(space_id)
-                if due_ms is not None and due_ms <= now_ms:
-                    await self.store.sweep_expired(space_id, now_ms)
+        for number, space in enumerate(list(self._spaces), start=1):
+            due_ms = self.store.next_expiry_ms(space.space_id)
+            if due_ms is not None and due_ms <= self.now().wall_ms and await self.opened(space.space_id):
+                await self.store.sweep_expired(space.space_id, self.now().wall_ms)
+            if number % IN_ONE_GO_MAX == 0:
+                await trio.lowlevel.checkpoint()
 
 
 def error_of(refused: Refused) -> EchoError:

@@ -146,6 +146,13 @@ def touch(db: sqlite3.Connection) -> bool:
     return True
 
 
+def next_expiries(db: sqlite3.Connection) -> dict[str, int]:
+    """When the next value of each space expires; those without any are left out."""
+    return dict(
+        db.execute("SELECT space.name, min(expires_ms) FROM kv JOIN space ON space.id = kv.space GROUP BY space.id")
+    )
+
+
 def load_index(db: sqlite3.Connection, key: SpaceKey) -> tuple[SpaceIndex, dict[str, bytes]]:
     """The index, and the prefixes of the files' nonces."""
     keys: dict[str, KeyInfo] = {}
@@ -173,7 +180,7 @@ def put(db: sqlite3.Connection, key: SpaceKey, entry: Entry, now_ms: int, expect
     if space is None:
         return NOT_FOUND
     space_row, version = space[0], space[1] + 1
-    lookup = key.lookup(entry.key)
+    lookup = key.key_lookup(entry.key)
     there = db.execute(
         "SELECT version, expires_ms FROM kv WHERE space = ? AND lookup = ?", (space_row, lookup)
     ).fetchone()
@@ -189,7 +196,7 @@ def put(db: sqlite3.Connection, key: SpaceKey, entry: Entry, now_ms: int, expect
 
 
 def get(db: sqlite3.Connection, key: SpaceKey, name: str) -> Entry | None:
-    lookup = key.lookup(name)
+    lookup = key.key_lookup(name)
     statement = f"SELECT {_ROW}, value FROM kv WHERE {_OF_SPACE} AND lookup = ?"
     row = db.execute(statement, (key.space_id, lookup)).fetchone()
     if row is None:
@@ -204,7 +211,7 @@ def delete(db: sqlite3.Connection, key: SpaceKey, name: str, now_ms: int) -> boo
     space = db.execute(_SPACE, (key.space_id,)).fetchone()
     if space is None:
         return NOT_FOUND
-    row = (space[0], key.lookup(name))
+    row = (space[0], key.key_lookup(name))
     there = db.execute("SELECT expires_ms FROM kv WHERE space = ? AND lookup = ?", row).fetchone()
     db.execute("DELETE FROM kv WHERE space = ? AND lookup = ?", row)
     return there is not None and there[0] > now_ms
@@ -247,7 +254,7 @@ def put_subscription(db: sqlite3.Connection, key: SpaceKey, endpoint: str, data:
     if space is None:
         return NOT_FOUND
     is_new = not delete_subscription(db, key, endpoint)
-    lookup = key.lookup(endpoint)
+    lookup = key.endpoint_lookup(endpoint)
     name = key.seal_row(endpoint.encode(), b"endpoint" + lookup)
     db.execute(
         "INSERT INTO subscription VALUES (?, ?, ?, ?)",
@@ -257,7 +264,7 @@ def put_subscription(db: sqlite3.Connection, key: SpaceKey, endpoint: str, data:
 
 
 def delete_subscription(db: sqlite3.Connection, key: SpaceKey, endpoint: str) -> bool:
-    row = (key.space_id, key.lookup(endpoint))
+    row = (key.space_id, key.endpoint_lookup(endpoint))
     return db.execute(f"DELETE FROM subscription WHERE {_OF_SPACE} AND lookup = ?", row).rowcount > 0
 
 

@@ -49,6 +49,7 @@ from actors.space.store import (
 )
 from actors.space.value_cache import ValueCache
 
+DATABASE = "spaces.sqlite"
 _T = TypeVar("_T")
 _COUNTED_AT_ONCE = 16  # closed spaces; other reads have their turn in between
 
@@ -63,7 +64,7 @@ class SqliteSpaceStore:
         self._content = ContentFiles(folder / "spaces", disk)
         self._cache = ValueCache(limits.cache_bytes_max)
         keys = KeyFiles(folder / "spaces" / "keys", disk)
-        self._spaces = KeptSpaces(self._database, self._content, keys, self._forget_values, limits.erasing_threads_max)
+        self._spaces = KeptSpaces(self._database, self._content, keys, self._forget_values, limits)
         self._uploads: set[FileUpload] = set()
         self._uploads_beginning = 0
         self._file_threads = trio.CapacityLimiter(limits.file_threads_max)
@@ -73,7 +74,7 @@ class SqliteSpaceStore:
         cls, folder: Path, limits: SpaceStoreLimits = DEFAULT_LIMITS, disk: Disk | None = None
     ) -> "SqliteSpaceStore":
         """Open what is in the folder, or begin there; then `load`. The caller holds the folder's lock."""
-        connections = await trio.to_thread.run_sync(rows.open_connections, folder / "spaces.sqlite")
+        connections = await trio.to_thread.run_sync(rows.open_connections, folder / DATABASE)
         return cls(folder, connections, Disk() if disk is None else disk, limits)
 
     async def __aenter__(self) -> "SqliteSpaceStore":
@@ -100,6 +101,9 @@ class SqliteSpaceStore:
 
     def release(self, space_id: str) -> bool:
         return self._spaces.release(space_id)
+
+    async def erase_keys(self, space_ids: Sequence[str]) -> None:
+        await self._spaces.erase_keys(space_ids)
 
     async def end(self, space_id: str) -> Refused | None:
         return await self._spaces.end(space_id)
@@ -134,11 +138,13 @@ class SqliteSpaceStore:
         keys, grown = index.growth_by(key, len(value))
         index.keys_under_way += keys
         index.kv_bytes_under_way += grown
+        self._spaces.bytes_under_way += grown
         asked = Entry(key, value, 0, now_ms, expires_at_ms, encrypted)
 
         def arrived(answer: PutAnswer | StoreFailedError) -> None:
             index.keys_under_way -= keys
             index.kv_bytes_under_way -= grown
+            self._spaces.bytes_under_way -= grown
             if isinstance(answer, Written):
                 index.set_key(KeyInfo(key, answer.version, len(value), expires_at_ms))
                 if not space.is_ended:
@@ -211,8 +217,10 @@ class SqliteSpaceStore:
         return await self._spaces.commit(space, partial(rows.sweep, space_id=space_id, now_ms=now_ms), arrived)
 
     def next_expiry_ms(self, space_id: str) -> int | None:
-        found = self._spaces.find(space_id)
-        return None if found is None else found[1].next_expiry_ms()
+        space = self._spaces.get(space_id)
+        if space is None:
+            return None
+        return space.next_expiry_ms if space.index is None else space.index.next_expiry_ms()
 
     # ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -228,27 +236,30 @@ class SqliteSpaceStore:
             raise RuntimeError("ids of files are used once")
         draft = StoredFile(file_id, name, content_type, 0, "", 0)
         self._uploads_beginning += 1
-        index.writes_under_way += 1
+        index.uploads += 1
+        upload: FileUpload | None = None
         try:
             with trio.CancelScope(shield=True):
                 async with space.files:
                     if space.is_ended:
                         return NOT_FOUND
                     content = await self._in_thread(partial(self._content.begin, space.key, file_id))
+            upload = FileUpload(
+                space,
+                content,
+                draft,
+                self._limits.upload_buffer_bytes_max,
+                self._in_thread,
+                partial(self._publish, space),
+                self._spaces.count_under_way,
+                self._uploads.discard,
+            )
         except OSError:
             return NOT_READY
         finally:
             self._uploads_beginning -= 1
-            index.writes_under_way -= 1
-        upload = FileUpload(
-            space,
-            content,
-            draft,
-            self._limits.upload_buffer_bytes_max,
-            self._in_thread,
-            partial(self._publish, space),
-            self._uploads.discard,
-        )
+            if upload is None:
+                index.uploads -= 1
         self._uploads.add(upload)
         return upload
 
@@ -279,9 +290,9 @@ class SqliteSpaceStore:
         try:
             data = await self._in_thread(read)
         except UnreadableError:
-            if self.file(space_id, file_id) is not None:
+            if space.index is not None and file_id in space.index.files and not space.is_ended:
                 raise
-            return None  # removed meanwhile
+            return None  # removed meanwhile, perhaps after the space was let go of
         return None if space.is_ended else data
 
     async def delete_file(self, space_id: str, file_id: str) -> bool | Refused:
@@ -296,7 +307,7 @@ class SqliteSpaceStore:
                 index.drop_file(file_id)
                 space.prefixes.pop(file_id, None)
 
-        await trio.lowlevel.checkpoint()
+        # Nothing is waited for before this: meanwhile the space might be let go of.
         with trio.CancelScope(shield=True):
             answer = await self._spaces.commit(
                 space, partial(rows.remove_file, space_id=space_id, file_id=file_id), arrived
@@ -364,7 +375,10 @@ class SqliteSpaceStore:
         return usages | {space_id: space.index.usage for space_id, space in there.items() if space.index is not None}
 
     def totals(self) -> Totals:
-        return Totals(len(self._spaces.ids()), self._spaces.stored_bytes, self._content.free_ratio())
+        return Totals(len(self._spaces), self._spaces.stored_bytes + self._spaces.bytes_under_way)
+
+    def disk_free_ratio(self) -> float:
+        return self._content.free_ratio()
 
     async def takes_writes(self) -> bool:
         try:

@@ -36,7 +36,9 @@ class SpaceStoreLimits(msgspec.Struct, frozen=True):
     read_bytes_max: int = 256 * 1024  # of a file in one answer; ask again from there
     page_keys_max: int = 1_000  # in one answer of `list_keys`; ask again after the last
     file_threads_max: int = 4  # that seal, write or read files at a time; the next piece waits for one
-    erasing_threads_max: int = 16  # ends under way at a time, apart from uploads: they have 5 s; the next one waits
+    erasing_threads_max: int = 32  # that make and erase keys, which has to be done in 5 s; the next batch waits
+    erasing_batch_max: int = 64  # keys that are erased together, with one sync of their folder
+    removing_threads_max: int = 4  # that remove files of spaces whose keys are gone; the next space waits
     cache_bytes_max: int = 32 * 1024 * 1024  # of values held in memory; then the least recently used go
 
 
@@ -134,11 +136,10 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """What all spaces have together, open or not, and how much of the disk is free."""
+    """What all spaces have together, open or not, and would have if everything under way went well."""
 
     spaces: int
     bytes: int  # of values and files
-    disk_free_ratio: float  # 0 … 1
 
 
 PutAnswer: TypeAlias = Written | VersionConflict | Refused
@@ -197,6 +198,13 @@ class SpaceStore(Protocol):
     def release(self, space_id: str) -> bool:
         """Drop the index of a space that nobody uses; False, and it stays, if something is under way."""
 
+    async def erase_keys(self, space_ids: Sequence[str]) -> None:
+        """Of many spaces, before `end` of each: they are unknown, and their keys are erased together.
+
+        Says nothing: `end` knows whether a key is gone, and tries again if it is not. If the caller is cancelled, what
+        was not begun is left as it is.
+        """
+
     async def end(self, space_id: str) -> Refused | None:
         """Erase a space: it is unknown at once, and when this returns None there is nothing left of it.
 
@@ -243,7 +251,7 @@ class SpaceStore(Protocol):
         """Remove what has expired; how many."""
 
     def next_expiry_ms(self, space_id: str) -> int | None:
-        """When the next key expires: there is nothing to sweep before."""
+        """When the next key expires, of a space that is not open too: there is nothing to sweep before."""
 
     # ── files ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -283,6 +291,9 @@ class SpaceStore(Protocol):
 
     def totals(self) -> Totals:
         """What all spaces have."""
+
+    def disk_free_ratio(self) -> float:
+        """How much of the disk is free, 0 … 1."""
 
     async def takes_writes(self) -> bool:
         """Whether the disk takes a write: one is made that changes nothing. It waits for its turn in a full queue."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from actors.supervision.supervisor import Supervisor
+from gateway.net.refusal_form import FormOf, device_form_only
 from gateway.net.router import Route
 
 
@@ -24,3 +25,5 @@ class Feature:
     """A token was revoked: end what it opened."""
     takes_upgrade: Callable[[str], bool] = _never
     """By path: whether a route of this feature takes WebSocket upgrades, with the door's UPGRADE."""
+    refusal_form: FormOf = device_form_only
+    """By path: how this feature says what is refused where no route answers, or before one does."""

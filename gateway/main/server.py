@@ -53,12 +53,13 @@ from gateway.mcp.watch import Watches
 from gateway.net.exchange import BODY_BYTES_MAX
 from gateway.net.http1.door import Door
 from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.refusal_form import RefusalForm
 from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
-from gateway.spaces.feature import body_bytes_max_with_spaces, spaces_feature
+from gateway.spaces.feature import body_bytes_max_with_spaces, ends_feature, spaces_feature
 from gateway.spaces.opening import PublicBase, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
@@ -139,7 +140,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         folder.trust(token_keys)
         async with (
             await SqliteStore.open(folder.log_path) as store,
-            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as spaces,
+            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as kept_spaces,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -182,7 +183,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, public_url)
 
             mcp, *other_views = map(endpoint, VIEWS)
-            rooms = None if spaces is None else Rooms(supervisor, settings.echo, now_here, space_counts)
+            spaces = kept_spaces if settings.echo.enabled else None
+            rooms = None if spaces is None else Rooms(supervisor, settings.echo, spaces.now, space_counts)
             page = MetricsPage(
                 calls=audit.counts,
                 streams=streams,
@@ -211,11 +213,12 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 more.append(AdminSpaces(actions, spaces, rooms).routes)
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
-            echo_features: tuple[Feature, ...] = ()
+            echo_features: tuple[Feature, ...] = () if kept_spaces is None else (ends_feature(kept_spaces),)
             if spaces is not None and rooms is not None and base is not None:
                 spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
-                entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, now_here)
-                echo_features = (spaces_feature(spaces, settings.echo, base, new_id), entrance.feature)
+                entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, spaces.now)
+                routes = spaces_feature(spaces, settings.echo, base, new_id)
+                echo_features = (*echo_features, routes, entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,
@@ -241,13 +244,17 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             def takes_upgrade(path: str) -> bool:
                 return any(feature.takes_upgrade(path) for feature in features)
 
+            def form_of(path: str) -> RefusalForm | None:
+                return next(filter(None, (feature.refusal_form(path) for feature in features)), None)
+
             door = Door(
                 supervisor,
-                Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade),
+                Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade, form_of=form_of),
                 body_bytes_max=_body_bytes_max if spaces is None else body_bytes_max_with_spaces(_body_bytes_max),
                 settings=door_settings,
                 tls=http_tls,
                 takes_upgrade=takes_upgrade,
+                form_of=form_of,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")

@@ -1,15 +1,17 @@
 """One HTTP request and its answer over ASGI: headers, a bounded body, JSON out, errors as envelopes."""
 
-import re
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Container, Mapping, MutableMapping
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import parse_qsl
 
 import msgspec
 import structlog
 import trio
 
+from gateway.net.body_pace_rules import BODY_PACE, BodyPace
+from gateway.net.query_rules import BadQuery as BadQuery
+from gateway.net.query_rules import read_fields
+from gateway.net.refusal_form import FormOf, device_form_only
 from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_status
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -24,8 +26,7 @@ CORRELATION_ID = b"x-correlation-id"  # the id under which the log knows the cal
 BODY_NOW = "heliograph.body_now"  # the door's way to give a body that is there already
 WHEN_GONE = "heliograph.when_gone"  # the door's way to tell of a disconnect without a task that waits for it
 BODY_BYTES_MAX = 64 * 1024  # a larger one: 413
-QUERY_FIELDS_MAX = 20  # one more: 400
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_LENGTH_DIGITS_MAX = 20  # read of a Content-Length: of one that has more, they are too large for anybody
 
 TOKENS_REMEMBERED_MAX = 256  # of headers; beyond it the one asked for least recently is taken apart anew
 
@@ -45,23 +46,28 @@ class BodyTooLarge(Exception):  # noqa: N818
     """More than BODY_BYTES_MAX: 413."""
 
 
-class BadQuery(Exception):  # noqa: N818
-    """The query has too many fields, or is no text: 400."""
-
-
 class Exchange:
     name = ""
     """What stood in the place of `{}` in its route's path."""
     refused_with: str | None = None
     """The word of a refusal, of routes that have words of their own; for whoever counts them."""
 
-    def __init__(self, scope: AsgiScope, receive: Receive, send: Send, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        scope: AsgiScope,
+        receive: Receive,
+        send: Send,
+        new_id: Callable[[], str],
+        form_of: FormOf = device_form_only,
+    ) -> None:
+        """`form_of`: by path, how a refusal is said that no route has words for."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.scope = scope
         self._receive = receive
         self._send = send
         self.new_id = new_id
+        self._form_of = form_of
         self._body_is_whole = False
 
     @property
@@ -93,14 +99,17 @@ class Exchange:
 
     def queries(self, name: str) -> list[str]:
         """All values of the field that are not empty. Raises BadQuery."""
-        try:
-            query = self.scope["query_string"].decode("ascii")
-            if _BAD_ESCAPE.search(query):
-                raise BadQuery
-            fields = parse_qsl(query, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
-        except ValueError:  # not ASCII, escaped bytes that are no UTF-8, or too many
-            raise BadQuery from None
-        return [value for key, value in fields if key == name]
+        return [value for key, value in read_fields(self.scope["query_string"]) if key == name]
+
+    def only(self, name: str, passing_over: Container[str] = ()) -> str | None:
+        """As `query`, of a field that may be given once. Raises BadQuery.
+
+        `passing_over`: fields that are as good as absent when they are malformed, or given more than once.
+        """
+        values = [value for key, value in read_fields(self.scope["query_string"], passing_over) if key == name]
+        if len(values) > 1 and name not in passing_over:
+            raise BadQuery
+        return values[0] if len(values) == 1 else None
 
     @property
     def local_url(self) -> str:
@@ -116,7 +125,20 @@ class Exchange:
             raise BodyTooLarge
         return body
 
+    def announced_bytes(self) -> int:
+        """How long the body will be, as far as the head says it."""
+        length = self.header(b"content-length") or ""
+        return int(length[:_LENGTH_DIGITS_MAX]) if length.isascii() and length.isdigit() else 0
+
+    def pace_body(self, pace: BodyPace) -> None:
+        """Let the body come this slowly, where the door has a bound on that."""
+        set_pace = self.extension(BODY_PACE)
+        if set_pace is not None:
+            set_pace(pace)
+
     async def body(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+        if self.announced_bytes() > bytes_max:
+            raise BodyTooLarge  # before a byte of it is asked for
         chunks, size = [], 0
         self._body_is_whole = False
         while (chunk := await self.next_chunk()) is not None:
@@ -206,7 +228,13 @@ class Exchange:
         await self.error(envelope(code, message, fix, **more), status, headers)
 
     async def refuse_status(self, status: int, message: str, fix: str, headers: Mapping[bytes, bytes] = {}) -> None:
-        """What has no code of its own borrows one by its status."""
+        """What has no code of its own borrows one by its status. A path with a form of its own has its own words."""
+        form = self._form_of(self.path)
+        if form is not None:
+            refused = form(status, self.logged_id(status))
+            more = {**dict(refused.headers), **headers}
+            await self.answer(refused.status, refused.body, more.pop(b"content-type"), more)
+            return
         error = envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self.logged_id(status))
         await self.error(error, status, headers)
 

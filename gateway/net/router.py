@@ -1,7 +1,8 @@
 """Requests to those who answer them, by path and method; what no route has, and what no route may answer, is told here.
 
 Features bring their routes; which there are, the composition root knows. A path is looked up as it is. One that has
-`{}` in it stands for any name there that is one piece of a path, one that ends in `*` for everything that begins so.
+`{}` in it stands for any name there that is one piece of a path, one that ends in `*` for everything that begins so;
+of several, the longest.
 A `/` that comes percent-encoded separates nothing, and no route has one: `/mcp%2fflat` is 404, not `/mcp/flat`.
 """
 
@@ -10,6 +11,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from gateway.net.exchange import AsgiScope, BadQuery, BodyTooLarge, ClientGone, Exchange, Receive, Send
+from gateway.net.refusal_form import FormOf, device_form_only
 
 Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 Route: TypeAlias = tuple[str, Handler]  # a method, and who answers; GET answers HEAD too
@@ -30,7 +32,8 @@ class RouteTable:
             self._exact[path] = route
         parts = [(path.partition("{}"), route) for path, route in self._exact.items() if "{}" in path]
         self._named = [(begin, end, route) for (begin, _, end), route in parts]
-        self._below = [(path[:-1], route) for path, route in self._exact.items() if path.endswith("*")]
+        below = [(path[:-1], route) for path, route in self._exact.items() if path.endswith("*")]
+        self._below = sorted(below, key=lambda item: len(item[0]), reverse=True)
 
     def find(self, exchange: Exchange) -> Handler:
         """Who answers this request; if nobody else, what says 404 or 405."""
@@ -56,10 +59,18 @@ class Router:
     """The ASGI application."""
 
     def __init__(
-        self, new_id: Callable[[], str], *features: Routes, takes_upgrade: Callable[[str], bool] = lambda _: False
+        self,
+        new_id: Callable[[], str],
+        *features: Routes,
+        takes_upgrade: Callable[[str], bool] = lambda _: False,
+        form_of: FormOf = device_form_only,
     ) -> None:
-        """`takes_upgrade`: at which paths a route takes WebSockets too; elsewhere nobody does."""
+        """`takes_upgrade`: at which paths a route takes WebSockets too; elsewhere nobody does.
+
+        `form_of`: by path, how what is refused here is said.
+        """
         self._table = RouteTable(*features)
+        self._form_of = form_of
         self._new_id = new_id
         self._takes_upgrade = takes_upgrade
 
@@ -67,7 +78,7 @@ class Router:
         if scope["type"] == "websocket":
             await self._answer_websocket(scope, receive, send)
         else:
-            await self._answer(Exchange(scope, receive, send, self._new_id))
+            await self._answer(Exchange(scope, receive, send, self._new_id, self._form_of))
 
     async def _answer(self, exchange: Exchange) -> None:
         try:
@@ -87,7 +98,7 @@ class Router:
             kind = message["type"]
             await send({**message, "type": f"websocket.{kind}"} if kind.startswith("http.") else message)
 
-        exchange = Exchange({**scope, "method": "GET"}, receive, send_or_refuse, self._new_id)
+        exchange = Exchange({**scope, "method": "GET"}, receive, send_or_refuse, self._new_id, self._form_of)
         if self._takes_upgrade(exchange.path):
             await self._answer(exchange)
             return

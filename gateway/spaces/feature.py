@@ -1,7 +1,8 @@
-"""All routes of echo spaces as one feature. The supervised task that ends spaces on time starts with it."""
+"""All routes of echo spaces as one feature, and what ends spaces on time as another."""
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
@@ -19,6 +20,7 @@ from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.pages.assets import Assets
 from gateway.spaces.pages.page_routes import PageRoutes
+from gateway.spaces.refusals import form_at
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
 from gateway.spaces.text_routes import TextRoutes
@@ -42,13 +44,19 @@ def spaces_feature(
         **SpaceRoutes(spaces, admission, kv, documents, settings, more).routes,
         **TextRoutes(admission, documents).routes,
     }
+    refused = spaces.counts.requests_refused
+    counted = {path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}
+    return Feature(counted, refusal_form=partial(form_at, refused=refused))
+
+
+def ends_feature(spaces: EchoSpaces) -> Feature:
+    """The supervised task that ends spaces on time, also those that are left where spaces are switched off."""
 
     def start(supervisor: Supervisor) -> None:
         supervisor.start(ChildSpec(name="space_store", run=spaces.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
         supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
-    refused = spaces.counts.requests_refused
-    return Feature({path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}, start)
+    return Feature(start=start)
 
 
 def _counted(handle: Handler, refused: dict[str, int]) -> Handler:
@@ -65,7 +73,7 @@ def _counted(handle: Handler, refused: dict[str, int]) -> Handler:
 
 
 def body_bytes_max_with_spaces(otherwise: Callable[[str], int]) -> Callable[[str], int]:
-    """For the door: the routes of spaces count bodies themselves as they come, so that a refusal has their own form."""
+    """For the door: the routes of spaces count bodies themselves as they come, each by its own limit."""
 
     def body_bytes_max(path: str) -> int:
         return sys.maxsize if path.startswith(PREFIX) or path == CREATION_PATH else otherwise(path)

@@ -15,15 +15,17 @@ OPAQUE = "application/octet-stream"
 _TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/[a-z0-9][a-z0-9!#$&^_.+-]{0,62}")
 _SHOWN = frozenset({"application/pdf", "application/json", "text/plain"})
 _SHOWN_KINDS = ("image/", "audio/", "video/")
-_RANGE = re.compile(r"bytes=(\d{0,15})-(\d{0,15})", re.ASCII)
+_UNSEEN = ("C", "Zl", "Zp")  # categories: control, format, surrogates and the like; line and paragraph separators
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII | re.IGNORECASE)
+_DIGITS_MAX = 19  # read of a number; one that has more lies beyond every file, and so do these of it
 
 
 def file_name(claimed: str) -> str:
     """The last segment of a path of any system, without what cannot be seen."""
     last = re.split(r"[/\\]", claimed)[-1]
-    shown = "".join(char for char in last if not unicodedata.category(char).startswith("C"))
+    shown = "".join(char for char in last if not unicodedata.category(char).startswith(_UNSEEN))
     name = shown.strip()[:NAME_CHARS_MAX].strip()
-    return DEFAULT_NAME if name in ("", ".", "..") else name
+    return name if name.strip(".") else DEFAULT_NAME
 
 
 def stored_type(claimed: str | None) -> str:
@@ -56,13 +58,17 @@ class Unsatisfiable:
 def byte_range(header: str | None, size: int) -> ByteRange | Unsatisfiable | None:
     """RFC 9110 §14: None, the whole file, also for several ranges and what is none."""
     found = None if header is None else _RANGE.fullmatch(header.strip())
-    if found is None or found[0] == "bytes=-":
-        return None
-    first, last = found.groups()
-    if not first:
-        length = min(int(last), size)
+    first, last = (None, None) if found is None else map(_number, found.groups())
+    if first is None:
+        if last is None:
+            return None
+        length = min(last, size)
         return ByteRange(size - length, length) if length else Unsatisfiable()
-    start, end = int(first), min(int(last) if last else size - 1, size - 1)
-    if last and int(last) < start:
+    if last is not None and last < first:
         return None  # malformed
-    return ByteRange(start, end - start + 1) if start < size else Unsatisfiable()
+    end = size - 1 if last is None else min(last, size - 1)
+    return ByteRange(first, end - first + 1) if first < size else Unsatisfiable()
+
+
+def _number(digits: str) -> int | None:
+    return int(digits.lstrip("0")[:_DIGITS_MAX] or "0") if digits else None

@@ -8,8 +8,10 @@ from typing import Any, TypedDict
 from actors.space.events import Space
 from actors.space.space_files import FileComing, SpaceFiles
 from actors.space.store import StoredFile
+from gateway.net.body_pace_rules import BodyPace
 from gateway.net.cors import CORS
 from gateway.net.exchange import BodyTooLarge, Exchange, Receive, Send
+from gateway.spaces.admission import address_of
 from gateway.spaces.answers import NO_STORE, media_type, refuse
 from gateway.spaces.file_content_rules import (
     ByteRange,
@@ -22,10 +24,12 @@ from gateway.spaces.file_content_rules import (
 )
 from gateway.spaces.multipart import OVERHEAD_BYTES_MAX, MultipartFile, boundary_of
 from gateway.spaces.settings import EchoSettings
+from gateway.spaces.upload_shares import UploadShares
 from schemas.echo.errors import EchoError, error_object
 from schemas.echo.times import rfc3339
 
 READ_BYTES = 64 * 1024  # of a download at once
+SHARE_AGAIN_MS = 1_000  # until another attempt makes sense of who has too many uploads under way
 _SANDBOX: Mapping[bytes, bytes] = {
     **CORS,
     b"cache-control": b"private, no-store",
@@ -51,6 +55,10 @@ class FileRoutes:
         self._files = files
         self._settings = settings
         self._base = base
+        self._shares = UploadShares(settings)
+        self._pace = BodyPace(
+            settings.upload_free_s, settings.upload_bytes_per_s_min, idle_s_max=settings.upload_idle_s_max
+        )
 
     async def list(self, exchange: Exchange, space: Space, token: str, _: str) -> None:
         files = await self._files.list(space)
@@ -87,7 +95,11 @@ class FileRoutes:
             await refuse(exchange, EchoError.UNSUPPORTED_MEDIA_TYPE, CORS)
             return
         boundary = boundary_of(content_type)
-        stored = EchoError.INVALID_PAYLOAD if boundary is None else await self._take(exchange, space, boundary)
+        with self._shares.take(address_of(exchange), space.space_id) as is_free:
+            if not is_free:
+                await refuse(exchange, EchoError.RATE_LIMITED, CORS, SHARE_AGAIN_MS)
+                return
+            stored = EchoError.INVALID_PAYLOAD if boundary is None else await self._take(exchange, space, boundary)
         if isinstance(stored, EchoError):
             await refuse(exchange, stored, CORS)
             return
@@ -96,6 +108,9 @@ class FileRoutes:
     async def _take(self, exchange: Exchange, space: Space, boundary: bytes) -> StoredFile | EchoError:
         """Whatever ends this early leaves nothing of the file."""
         body, bytes_left = MultipartFile(boundary), self._settings.file_bytes_max + OVERHEAD_BYTES_MAX
+        if exchange.announced_bytes() > bytes_left:
+            raise BodyTooLarge  # before a byte of it is asked for
+        exchange.pace_body(self._pace)
         coming: FileComing | None = None
         async with AsyncExitStack() as stack:
             while (chunk := await exchange.next_chunk()) is not None:

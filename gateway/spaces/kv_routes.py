@@ -57,12 +57,12 @@ class KvRoutes:
         await exchange.no_content(CORS)
 
     async def list(self, exchange: Exchange, space: Space) -> None:
-        limit = exchange.query("limit")
+        limit = exchange.only("limit")
         is_number = limit is None or (limit.isascii() and limit.isdigit() and len(limit) <= _LIMIT_DIGITS_MAX)
         wish = (
             list_wish(
-                exchange.query("prefix") or "",
-                exchange.query("cursor"),
+                exchange.only("prefix") or "",
+                exchange.only("cursor"),
                 None if limit is None else int(limit),
                 self._settings,
             )

@@ -1,14 +1,18 @@
 """A multipart body with one part `file`, piece by piece, in constant memory. The content is for the caller."""
 
+import re
 from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 PART_HEADERS_MAX = 8  # one more is malformed
-PART_HEADER_BYTES_MAX = 4 * 1024  # of one of them; more is malformed
+PART_HEADER_BYTES_MAX = 32 * 1024  # of one of them, so that a long name is cut by its rule; more is malformed
 OVERHEAD_BYTES_MAX = 64 * 1024  # of a body beyond its file: boundaries, headers, what stands before and behind
 _BOUNDARY_BYTES_MAX = 70  # RFC 2046 §5.1.1
+_QUOTED = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_EXTENDED_NAME = re.compile(rb";\s*filename\*\s*=\s*utf-8'[^']*'([^;\s]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +81,14 @@ class MultipartFile:
         self._field = self._value = b""
 
     def _end_headers(self) -> None:
-        kind, options = parse_options_header(self._headers.get(b"content-disposition"))
+        disposition = self._headers.get(b"content-disposition", b"")
+        kind, options = parse_options_header(disposition)
         if kind != b"form-data" or options.get(b"name") != b"file":
             self._is_bad = True
             return
         content_type = self._headers.get(b"content-type")
         self.head = PartHead(
-            options.get(b"filename", b"").decode("utf-8", "replace"),
+            (options.get(b"filename") or _extended_name(disposition)).decode("utf-8", "replace"),
             None if content_type is None else content_type.decode("latin-1"),
         )
 
@@ -92,3 +97,9 @@ class MultipartFile:
 
     def _end(self) -> None:
         self.is_complete = self.head is not None
+
+
+def _extended_name(disposition: bytes) -> bytes:
+    """`filename*=UTF-8''…` (RFC 8187), which forms should not have (RFC 7578) and some clients send alone."""
+    found = _EXTENDED_NAME.search(_QUOTED.sub(b'""', disposition))
+    return b"" if found is None else unquote_to_bytes(found[1])

@@ -13,7 +13,7 @@ from actors.log.store import LogStore
 from actors.node.moment import Moment
 from actors.space.counts import SpaceCounts
 from actors.space.spaces import EchoSpaces
-from actors.space.sqlite_space_store import SqliteSpaceStore
+from actors.space.sqlite_space_store import DATABASE, SqliteSpaceStore
 from gateway.main.settings import SettingsError
 from gateway.spaces.settings import EchoSettings
 
@@ -27,8 +27,11 @@ async def opened_spaces(
     new_id: Callable[[], str],
     counts: SpaceCounts,
 ) -> AsyncIterator[EchoSpaces | None]:
-    """None where they are off. What expired while no gateway ran is erased before this goes on."""
-    if not settings.enabled:
+    """None where they are off and there have never been any. Those that are left when they are switched off still end.
+
+    What expired while no gateway ran is erased before this goes on.
+    """
+    if not settings.enabled and not (folder / DATABASE).exists():
         yield None
         return
     async with await SqliteSpaceStore.at(folder, settings.store_limits) as store:

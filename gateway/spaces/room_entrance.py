@@ -29,7 +29,7 @@ from gateway.net.router import ANY
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.asgi_room_socket import AsgiRoomSocket
 from gateway.spaces.join_hint_rules import area_of, is_locale
-from gateway.spaces.room_query_rules import chosen_encoding, opening_of
+from gateway.spaces.room_query_rules import HINTS, chosen_encoding, opening_of
 from gateway.spaces.room_socket import RoomSocket, RoomSocketSettings, SocketServices
 from gateway.spaces.upgrade_rate_rules import UpgradeGate, UpgradeRates
 from schemas.echo.closes import RoomClose
@@ -119,8 +119,9 @@ class RoomEntrance:
         if encoding is None:
             return _Refused(EchoError.UNSUPPORTED_PROTOCOL)
         answer = b"" if upgrade is None else _handshake(exchange, encoding)
+        query = partial(exchange.only, passing_over=HINTS)
         try:
-            opening = opening_of(exchange.query, self._rooms.new_id)
+            opening = opening_of(query, self._rooms.new_id)
         except BadQuery:
             opening = None
         if opening is None or answer is None:
@@ -130,7 +131,7 @@ class RoomEntrance:
         if not self._addresses.enter(address):
             return _Refused(EchoError.OVERLOADED)
         self.sockets += 1
-        self._rooms.counts.joins[area_of(exchange.query("tz")), is_locale(exchange.query("loc"))] += 1
+        self._rooms.counts.joins[area_of(query("tz")), is_locale(query("loc"))] += 1
         return _Admitted(space, opening, encoding, upgrade, answer, address)
 
     def _adopt(self, admitted: _Admitted, upgrade: Upgrade) -> None:

@@ -7,13 +7,17 @@ from actors.space.room_effects import Opening
 from schemas.echo.frames import SUBS_MAX, Encoding
 from schemas.echo.names import is_name
 
+HINTS = frozenset({"tz", "loc"})  # as good as absent when they are malformed; no reason to stay outside
 _SEQ = re.compile(r"[0-9]{1,19}", re.ASCII)
 _FLAGS = {"0": False, "1": True}
 _ENCODINGS = {encoding.subprotocol: encoding for encoding in Encoding}
 
 
 def opening_of(query: Callable[[str], str | None], new_id: Callable[[], str]) -> Opening | None:
-    """`query` gives a field's value, None for one that is absent. None: a field does not have its form."""
+    """`query` gives a field's value, None for one that is absent. None: a field does not have its form.
+
+    Fields that are not known are nobody's business: a later version may have them.
+    """
     uid, epoch, since = query("uid") or new_id(), query("epoch"), query("since")
     named = query("subs")
     subs = tuple(dict.fromkeys(named.split(","))) if named else ()

@@ -16,6 +16,12 @@ class EchoSettings(SpaceSettings):
     # is in no dump of the settings.
     create_password: Annotated[str, msgspec.Meta(min_length=1)] | None = field(default=None, repr=False)
     csrf: Literal["standard", "strict"] = "standard"  # of `POST /spaces`; without it 403 `csrf_failed`
+    # ---- uploads of files; every other body has `door.body_s_max`
+    upload_bytes_per_s_min: int = 16 * 1024  # slower, beyond `upload_free_s`, is 400 `invalid_payload`; 0: none
+    upload_idle_s_max: float = 10.0  # without a byte of it; then 400 `invalid_payload`, and the connection is closed
+    upload_free_s: float = 20.0  # spent waiting for it, before its rate counts
+    uploads_per_address_max: int = 8  # at a time; the next one is 429 `rate_limited`
+    uploads_per_space_max: int = 16  # at a time, by whomever; the next one is 429 `rate_limited`
     # ---- rates, as a burst and what is refilled; above them 429 `rate_limited`. Of IPv6, a /64 is one address.
     rest_burst: int = 120  # requests of one address
     rest_per_s: float = 20.0

@@ -12,7 +12,7 @@ import msgspec
 from actors.space.events import Space
 from actors.space.spaces import EchoSpaces
 from gateway.net.cors import CORS, answer_preflight
-from gateway.net.exchange import BadQuery, BodyTooLarge, Exchange
+from gateway.net.exchange import Exchange
 from gateway.net.router import WHOLE, Routes
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.answers import NO_STORE, refuse, refuse_method
@@ -56,17 +56,9 @@ class SpaceRoutes:
             ("kv", True): {"GET": kv.read, "POST": kv.write, "DELETE": kv.delete},
             **more,
         }
-        self.routes: Routes = {f"{PREFIX}*": (WHOLE, self._handle)}
+        self.routes: Routes = {f"{PREFIX}*": (WHOLE, self._handle), "/api/*": (WHOLE, _answer_nowhere)}
 
     async def _handle(self, exchange: Exchange) -> None:
-        try:
-            await self._dispatch(exchange)
-        except BodyTooLarge:
-            await refuse(exchange, EchoError.PAYLOAD_TOO_LARGE, CORS)
-        except BadQuery:
-            await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
-
-    async def _dispatch(self, exchange: Exchange) -> None:
         if exchange.method == "OPTIONS":
             await answer_preflight(exchange)
             return
@@ -99,6 +91,10 @@ class SpaceRoutes:
         await exchange.no_content(CORS)
 
     async def _patch(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
+        fault = self._spaces.claim_fault(space.space_id, exchange.bearer() or "")
+        if fault is not None:  # before the body: what it says is the creator's business
+            await refuse(exchange, fault, CORS)
+            return
         body = await exchange.body(self._settings.body_bytes_max)
         try:
             wish = msgspec.json.decode(body, type=_Patch)
@@ -110,3 +106,11 @@ class SpaceRoutes:
             await refuse(exchange, moved, CORS)
             return
         await exchange.json(self._documents.info(moved, token), headers={**NO_STORE, **CORS})
+
+
+async def _answer_nowhere(exchange: Exchange) -> None:
+    """Below `/api/` where no route is: a browser may learn that too."""
+    if exchange.method == "OPTIONS":
+        await answer_preflight(exchange)
+    else:
+        await refuse(exchange, EchoError.NOT_FOUND, CORS)

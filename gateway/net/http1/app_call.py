@@ -1,8 +1,9 @@
 """One request and its response: the application's `receive` and `send`, and what the door offers it beyond ASGI.
 
-That is `body_now`, `when_gone`, `adopt` and, for a WebSocket, `adopt_with_input`. A disconnect is noticed by reading on
-when the application calls `receive` after the body, or has asked for it by `when_gone`; no task watches for it. What is
-read then belongs to the next request. Calling the application, and what follows its end, is the connection's.
+That is `body_now`, `pace_body`, `when_gone`, `adopt` and, for a WebSocket, `adopt_with_input`. A disconnect is noticed
+by reading on when the application calls `receive` after the body, or has asked for it by `when_gone`; no task watches
+for it. What is read then belongs to the next request. Calling the application, and what follows its end, is the
+connection's.
 """
 
 import socket
@@ -12,6 +13,7 @@ from typing import Any, TypeAlias
 
 import trio
 
+from gateway.net.body_pace_rules import BodyPace, BodyWait
 from gateway.net.http1.heads import Head
 from gateway.net.http1.requests import Refusal, RequestReader
 from gateway.net.http1.responses import CONTINUE, BadResponseError, Response
@@ -33,7 +35,7 @@ class AppCall:
         wire: Wire,
         settings: DoorSettings,
         is_stopping: Callable[[], bool],
-        tell: Callable[[HTTPStatus], Awaitable[None]],
+        tell: Callable[[HTTPStatus, str], Awaitable[None]],
         cancel: Callable[[], None],
     ) -> None:
         self.response = Response(head.method, head.version, keep_alive=head.keep_alive)
@@ -49,9 +51,10 @@ class AppCall:
         self._is_stopping = is_stopping
         self._tell = tell
         self._cancel = cancel
+        self._path = head.path
         self._continue_wanted = head.expects_continue
         self._body_given = False
-        self._body_s_left = settings.body_s_max
+        self._body_wait: BodyWait | None = None  # once it is waited for: most bodies come with their heads
         self._receiving = False
         self._head = b""
         self._watch: trio.CancelScope | None = None
@@ -88,12 +91,14 @@ class AppCall:
         if body is None and self._continue_wanted and not self.response.started:
             self._continue_wanted = False
             await self._wire.write(CONTINUE)
+        if self._body_wait is None:
+            self._body_wait = BodyWait(BodyPace(self._settings.body_s_max))
         while body is None:
             began_s = trio.current_time()
             data: bytes | None = None
-            with trio.move_on_after(self._body_s_left):
+            with trio.move_on_after(self._body_wait.left_s()):
                 data = await self._wire.read()
-            self._body_s_left -= trio.current_time() - began_s
+            self._body_wait.waited(trio.current_time() - began_s, len(data or b""))
             if data:
                 self._reader.receive_data(data)
                 body = self._reader.next_body()
@@ -107,7 +112,7 @@ class AppCall:
         self.ended_early = True
         if not self.response.started:
             self.refused = True
-            await self._tell(body.status)
+            await self._tell(body.status, self._path)
         return None
 
     async def _wait_for_disconnect(self) -> None:
@@ -120,6 +125,12 @@ class AppCall:
                 self._reader.receive_data(data)
             await trio.sleep_forever()
         self._watch = None
+
+    def pace_body(self, pace: BodyPace) -> None:
+        """What the body is held to from now on, instead of `body_s_max`."""
+        if self._body_wait is None:
+            self._body_wait = BodyWait(pace)
+        self._body_wait.pace = pace
 
     def body_now(self) -> bytes | None:
         """What `receive` has not given of the body, if all of it is here; None: it must be waited for, in `receive`."""

@@ -12,6 +12,7 @@ import structlog
 import trio
 
 from actors.supervision.crash_report import report
+from gateway.net.body_pace_rules import BODY_PACE
 from gateway.net.http1.app_call import AppCall, AsgiScope
 from gateway.net.http1.heads import Head
 from gateway.net.http1.requests import Outside, Refusal, RequestReader
@@ -84,7 +85,7 @@ class Connection:
                         case Head():
                             goes_on = await self._answer(outcome)
                         case Refusal(status):
-                            await self._refuse(status)
+                            await self._refuse(status, self._reader.claimed_path())
                             goes_on = False
                         case Outside():
                             await self._hand_over()
@@ -126,14 +127,14 @@ class Connection:
             self._waits_until_s = math.inf
         return outcome
 
-    async def _refuse(self, status: HTTPStatus) -> None:
-        await self._tell(status)
+    async def _refuse(self, status: HTTPStatus, path: str) -> None:
+        await self._tell(status, path)
         await self._wire.linger()
 
-    async def _tell(self, status: HTTPStatus) -> None:
+    async def _tell(self, status: HTTPStatus, path: str) -> None:
         correlation_id = self._service.correlation_id()
         log.info("request_refused", status=status.value, correlation_id=correlation_id)
-        await self._wire.write(refusal(status, correlation_id))
+        await self._wire.write(refusal(status, correlation_id, self._service.form_of(path)))
 
     async def _hand_over(self) -> None:
         replay = self._reader.take_pending()
@@ -166,7 +167,7 @@ class Connection:
         addresses = self._service.addresses
         client = addresses.vouched_for(self._peer[0], head.headers)
         if not addresses.enter(client):
-            await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE)
+            await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, head.path)
             return False
         try:
             await self._service.turns.of(client).wait_if_crowding()
@@ -191,7 +192,12 @@ class Connection:
             "headers": head.headers.copy(),  # the head may be remembered, and its headers are not the application's
             "client": client,
             "server": self._local,
-            "extensions": {ADOPT: exchange.adopt, BODY_NOW: exchange.body_now, WHEN_GONE: exchange.when_gone},
+            "extensions": {
+                ADOPT: exchange.adopt,
+                BODY_NOW: exchange.body_now,
+                BODY_PACE: exchange.pace_body,
+                WHEN_GONE: exchange.when_gone,
+            },
         }
         if head.is_websocket:
             scope["extensions"][UPGRADE] = exchange.adopt_with_input
@@ -215,8 +221,8 @@ class Connection:
             causes = report(crash) if crash is not None else []
             log.error("request_failed", correlation_id=correlation_id, answered=not unanswered, causes=causes)
             if unanswered:
-                answer = refusal(HTTPStatus.INTERNAL_SERVER_ERROR, correlation_id, with_body=head.method != "HEAD")
-                await self._wire.write(answer)
+                status, form = HTTPStatus.INTERNAL_SERVER_ERROR, self._service.form_of(head.path)
+                await self._wire.write(refusal(status, correlation_id, form, with_body=head.method != "HEAD"))
                 await self._wire.linger()
                 return False
         if exchange.adopted:

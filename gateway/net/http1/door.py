@@ -30,6 +30,7 @@ from gateway.net.http1.wire import Wire
 from gateway.net.hypercorn.bridge import HypercornBridge
 from gateway.net.hypercorn.tls_connection import TlsConnection
 from gateway.net.pump import Pump
+from gateway.net.refusal_form import FormOf, device_form_only
 from gateway.net.unix_socket import bind_unix
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -51,6 +52,7 @@ class Door:
         settings: DoorSettings | None = None,
         tls: ssl.SSLContext | None = None,
         takes_upgrade: Callable[[str], bool] = lambda _: False,
+        form_of: FormOf = device_form_only,
     ) -> None:
         self._supervisor = supervisor
         self._settings = settings or DoorSettings()
@@ -65,6 +67,7 @@ class Door:
             calls=supervisor.calls,
             pump=self._pump,
             takes_upgrade=takes_upgrade,
+            form_of=form_of,
         )
         self._bridge = HypercornBridge(self._service)
         self._tls = tls

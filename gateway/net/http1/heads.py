@@ -4,7 +4,9 @@ A head that was read and found good is remembered by its bytes, so that it costs
 no less strict: the same bytes at the start of a request mean the same. Reading the others is for `requests.py`.
 """
 
+import re
 from typing import TypeAlias
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -12,6 +14,8 @@ HEADS_MAX = 512
 """Remembered by one door; then the one that was read longest ago goes, and is read again when it comes."""
 HEAD_BYTES_MAX = 2048
 """A longer head is not remembered."""
+
+_TARGET = re.compile(rb"[^ \r\n]+ (?:https?://[^/? \r\n]*)?(/[^? \r\n]*)", re.IGNORECASE)
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -31,6 +35,15 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Of the body, as far as the head says it: nothing is known of one in chunks."""
     is_websocket: bool = False
     """A valid request for an upgrade, at a path where the application takes those."""
+
+
+def claimed_path(data: bytes) -> str:
+    """Of a head that is not good, or not whole: what its first line seems to ask for, "" if nothing.
+
+    Good for the choice of words in which it is refused, and for nothing else: it may be cut short.
+    """
+    found = _TARGET.match(data, 0, HEAD_BYTES_MAX)
+    return "" if found is None else unquote_to_bytes(found[1]).decode("utf-8", "replace")
 
 
 class KnownHeads:

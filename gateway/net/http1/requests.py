@@ -21,7 +21,7 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from gateway.net.http1.heads import Head, Headers, KnownHeads
+from gateway.net.http1.heads import Head, Headers, KnownHeads, claimed_path
 
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 CHUNK_FRAMING_BYTES_FREE = 16 * 1024
@@ -107,6 +107,10 @@ class RequestReader:
         """Everything received from the start of the head that was not taken, for whoever reads on."""
         pending, self._pending = self._pending, b""
         return pending
+
+    def claimed_path(self) -> str:
+        """After a refusal: of the head that was refused, or of what there is of it."""
+        return claimed_path(self._pending)
 
     # ---- heads ------------------------------------------------------------------------------------------------------
 

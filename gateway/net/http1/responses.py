@@ -12,6 +12,7 @@ from http import HTTPStatus
 
 import msgspec
 
+from gateway.net.refusal_form import RefusalForm, Refused
 from schemas.errors import CODE_OF_STATUS, Code, envelope
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -126,23 +127,22 @@ def date_line() -> bytes:
     return _date[1]
 
 
-def refusal_parts(status: HTTPStatus, correlation_id: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Headers and body of an answer with the error envelope, for whoever frames it."""
+def device_form(status: int, correlation_id: str) -> Refused:
+    """The error envelope of the device API."""
     code = CODE_OF_STATUS[status]
     retries = code is Code.RATE_LIMITED
     retry_after_ms = RETRY_AFTER_S * 1000 if retries else None
     body = msgspec.json.encode(envelope(code, retry_after_ms=retry_after_ms, correlation_id=correlation_id))
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", b"%d" % len(body)),
-        (b"x-correlation-id", correlation_id.encode()),
-    ]
-    return headers + [(b"retry-after", b"%d" % RETRY_AFTER_S)] * retries, body
+    known = ((b"content-type", b"application/json"), (b"x-correlation-id", correlation_id.encode()))
+    return Refused(status, known + ((b"retry-after", b"%d" % RETRY_AFTER_S),) * retries, body)
 
 
-def refusal(status: HTTPStatus, correlation_id: str, *, with_body: bool = True) -> bytes:
-    """A whole response with the error envelope, after which the connection closes."""
-    headers, body = refusal_parts(status, correlation_id)
-    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-    head = b"%b%bconnection: close\r\n%b" % (_STATUS_LINES[status.value], lines, date_line())
-    return head + body if with_body else head
+def refusal(
+    status: HTTPStatus, correlation_id: str, form: RefusalForm | None = None, *, with_body: bool = True
+) -> bytes:
+    """A whole response, after which the connection closes."""
+    refused = (form or device_form)(status, correlation_id)
+    fields = (*refused.headers, (b"content-length", b"%d" % len(refused.body)))
+    lines = b"".join(b"%b: %b\r\n" % field for field in fields)
+    head = b"%b%bconnection: close\r\n%b" % (_STATUS_LINES[refused.status], lines, date_line())
+    return head + refused.body if with_body else head

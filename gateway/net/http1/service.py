@@ -12,6 +12,7 @@ from gateway.net.http1.heads import KnownHeads
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.turns import Turns
 from gateway.net.pump import Pump
+from gateway.net.refusal_form import FormOf, device_form_only
 from schemas.ulids import Mint
 
 
@@ -29,6 +30,8 @@ class Service:
     """Reads all connections in the clear, and watches for their disconnect."""
     takes_upgrade: Callable[[str], bool] = lambda _: False
     """By path: whether the application takes WebSocket upgrades itself, by adoption; else they are hypercorn's."""
+    form_of: FormOf = device_form_only
+    """By path: how a refusal is said there."""
     known_heads: KnownHeads = field(default_factory=KnownHeads)
     mint: Mint = field(default_factory=lambda: Mint(os.urandom))
 

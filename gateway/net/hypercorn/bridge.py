@@ -17,6 +17,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
 from actors.supervision.crash_report import report
+from gateway.net.body_pace_rules import BODY_PACE
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.requests import H2_PREFACE
 from gateway.net.http1.service import Service
@@ -65,6 +66,7 @@ class HypercornBridge:
         try:
             if scope["type"] == "http":
                 exchange = ForeignExchange(self._service, scope, receive, send, abort)
+                scope["extensions"] = {**scope.get("extensions", {}), BODY_PACE: exchange.pace_body}
                 await self._for_client(scope, exchange.receive, exchange.send)
             else:
                 await self._for_client(scope, receive, send)
@@ -95,7 +97,7 @@ class HypercornBridge:
 
     async def _refuse(self, status: HTTPStatus, scope: AsgiScope, send: Send) -> None:
         if scope["type"] == "http":
-            await answer_with(status, self._service.correlation_id(), send)
+            await answer_with(status, self._service.correlation_id(), send, self._service.form_of(scope["path"]))
         else:
             await send({"type": "websocket.close"})
 

@@ -13,9 +13,11 @@ from http import HTTPStatus
 import structlog
 import trio
 
+from gateway.net.body_pace_rules import BodyPace, BodyWait
 from gateway.net.http1.app_call import AsgiScope, Message, Receive, Send
-from gateway.net.http1.responses import refusal_parts
+from gateway.net.http1.responses import device_form
 from gateway.net.http1.service import Service
+from gateway.net.refusal_form import RefusalForm
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -36,7 +38,8 @@ class ForeignExchange:
         self._is_head: bool = scope["method"] == "HEAD"
         self._is_http2: bool = scope["http_version"] == "2"
         self._body_bytes_left = service.body_bytes_max(scope["path"])
-        self._body_s_left = self._settings.body_s_max
+        self._body_wait = BodyWait(BodyPace(self._settings.body_s_max))
+        self._form = service.form_of(scope["path"])
         self._body_over = False
         self._taking = trio.Lock()
         self._started = False
@@ -56,11 +59,15 @@ class ForeignExchange:
             return {"type": "http.disconnect"}
         return await self._receive()
 
+    def pace_body(self, pace: BodyPace) -> None:
+        """What the body is held to from now on, instead of `body_s_max`."""
+        self._body_wait.pace = pace
+
     async def _take_in_time(self) -> Message | HTTPStatus | None:
-        began_s = trio.current_time()
-        with trio.move_on_after(self._body_s_left) as patience:
+        began_s, message = trio.current_time(), None
+        with trio.move_on_after(self._body_wait.left_s()) as patience:
             message = await self._take()
-        self._body_s_left -= trio.current_time() - began_s
+        self._body_wait.waited(trio.current_time() - began_s, len((message or {}).get("body", b"")))
         if patience.cancelled_caught:
             return HTTPStatus.REQUEST_TIMEOUT
         return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if self._body_bytes_left < 0 else message
@@ -123,16 +130,24 @@ class ForeignExchange:
             await self._discard()
             return
         with_body = not self._is_head
-        await answer_with(status, self._service.correlation_id(), self._send, more=True, with_body=with_body)
+        correlation_id = self._service.correlation_id()
+        await answer_with(status, correlation_id, self._send, self._form, more=True, with_body=with_body)
         await self._discard()
         await self._send({"type": "http.response.body"})
 
 
 async def answer_with(
-    status: HTTPStatus, correlation_id: str, send: Send, *, more: bool = False, with_body: bool = True
+    status: HTTPStatus,
+    correlation_id: str,
+    send: Send,
+    form: RefusalForm | None,
+    *,
+    more: bool = False,
+    with_body: bool = True,
 ) -> None:
     """A refusal in the words that the door has for it."""
     log.info("request_refused", status=status.value, correlation_id=correlation_id)
-    headers, body = refusal_parts(status, correlation_id)
-    await send({"type": "http.response.start", "status": status.value, "headers": headers})
-    await send({"type": "http.response.body", "body": body if with_body else b"", "more_body": more})
+    refused = (form or device_form)(status, correlation_id)
+    headers = [*refused.headers, (b"content-length", b"%d" % len(refused.body))]
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": refused.body if with_body else b"", "more_body": more})

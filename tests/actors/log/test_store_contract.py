@@ -395,6 +395,17 @@ async def test_a_forgotten_stream_is_as_if_it_had_never_been(shelf: Shelf) -> No
 
 
 @bounded
+async def test_streams_are_forgotten_together_and_the_others_stay(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        for name in "abc":
+            await store.append(opening(name, 0, "k"))
+        assert await store.forget("a", "c", "never there") is None
+        assert [(await store.load(name)).version for name in "abc"] == [0, 1, 0]
+    async with await shelf.open() as store:
+        assert await store.open_streams() == ("b",)
+
+
+@bounded
 async def test_forgetting_a_stream_that_is_not_there_changes_nothing(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         await store.append(part("a", 0, "x"))

@@ -20,6 +20,7 @@ class World:
 
     def __init__(self, settings: SpaceSettings | None = None) -> None:
         self.now_ms = NOW_MS
+        self.wall_is_ahead_ms = 0  # of the time that has passed, after it was set
         self.log_disk = MemoryDisk()
         self.space_disk = MemorySpaceDisk()
         self.settings = settings or SpaceSettings(disk_free_min=0.0)
@@ -29,7 +30,7 @@ class World:
 
     def now(self) -> Moment:
         passed_s = trio.current_time() if self.follows_trio else 0.0
-        return Moment(self.now_ms / 1000 + passed_s, self.now_ms + int(passed_s * 1000))
+        return Moment(self.now_ms / 1000 + passed_s, self.now_ms + self.wall_is_ahead_ms + int(passed_s * 1000))
 
     def random(self, count: int) -> bytes:
         self._randoms += 1
@@ -48,7 +49,7 @@ class World:
 
     @property
     def streams(self) -> list[str]:
-        return sorted(self.log_disk.streams)
+        return sorted(name for name in self.log_disk.streams if name.startswith("space/"))
 
 
 async def opened(spaces: EchoSpaces, ttl_s: int | None = None, *, is_encrypted: bool = False) -> Opened:

@@ -50,8 +50,17 @@ def test_a_chunk_opens_as_the_one_it_is_and_as_no_other() -> None:
 
 
 def test_a_name_is_looked_up_by_a_hash_that_says_nothing_without_the_key() -> None:
-    assert KEY.lookup("name") == KEY.lookup("name")
-    assert len({KEY.lookup("name"), KEY.lookup("Name"), OTHER.lookup("name")}) == 3
+    for lookups in (SpaceKey.key_lookup, SpaceKey.endpoint_lookup):
+        assert lookups(KEY, "name") == lookups(KEY, "name")
+        assert len({lookups(KEY, "name"), lookups(KEY, "Name"), lookups(OTHER, "name")}) == 3
+
+
+def test_a_key_and_an_endpoint_of_one_name_are_not_found_by_the_same() -> None:
+    assert KEY.key_lookup("name") != KEY.endpoint_lookup("name")
+
+
+def test_what_names_of_keys_are_found_by_is_as_it_was() -> None:
+    assert KEY.key_lookup("name").hex() == "87f23a6de684bae3f35117a3b251701a"
 
 
 @pytest.mark.parametrize(

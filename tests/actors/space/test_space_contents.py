@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from actors.space.kv_rules import ListWish, precondition
 from actors.space.settings import SpaceSettings
@@ -120,6 +121,43 @@ async def test_a_full_space_makes_room_of_what_has_expired_before_it_refuses() -
         assert await values.put(made.space, made.token, "b", KvWrite(b"")) is EchoError.SPACE_FULL
         world.now_ms += 10_000
         assert isinstance(await values.put(made.space, made.token, "b", KvWrite(b"")), Put)
+
+
+async def test_values_meet_the_count_of_keys_and_their_bytes_whichever_comes_first() -> None:
+    async with World(replace(PLENTY, keys_max=3, kv_bytes_max=10, value_bytes_max=6)).process() as spaces:
+        made, values = await opened(spaces), SpaceValues(spaces)
+
+        async def put(key: str, size: int) -> Put | EchoError:
+            return await values.put(made.space, made.token, key, KvWrite(b"x" * size))
+
+        assert await put("a", 7) is EchoError.PAYLOAD_TOO_LARGE
+        for key, size in (("a", 6), ("b", 4), ("c", 0)):
+            assert isinstance(await put(key, size), Put)
+        assert await put("d", 0) is EchoError.SPACE_FULL
+        assert await put("c", 1) is EchoError.SPACE_FULL
+        assert await put("a", 7) is EchoError.PAYLOAD_TOO_LARGE
+        assert isinstance(await put("a", 5), Put)
+        assert isinstance(await put("c", 1), Put)
+        assert await values.delete(made.space, "b") is None
+        assert isinstance(await put("d", 4), Put)
+        assert spaces.store.usage(made.space.space_id).kv_bytes == 10
+
+
+async def test_expired_values_are_swept_out_of_spaces_that_nobody_has_opened_since_the_start(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(replace(PLENTY, open_spaces_max=1))
+    world.follows_trio = True
+    async with world.process() as spaces:
+        for made in [await opened(spaces) for _ in range(3)]:
+            await SpaceValues(spaces).put(made.space, made.token, "k", KvWrite(b"v", ttl_s=30))
+            await SpaceValues(spaces).put(made.space, made.token, "l", KvWrite(b"v"))
+    async with world.process() as spaces, trio.open_nursery() as nursery:
+        nursery.start_soon(spaces.run)
+        assert spaces.store.totals().bytes == 6
+        await trio.sleep(65)
+        assert spaces.store.totals().bytes == 3
+        nursery.cancel_scope.cancel()
 
 
 async def test_whoever_holds_a_space_that_has_ended_meanwhile_finds_nothing() -> None:

@@ -104,6 +104,7 @@ async def test_an_end_that_the_disk_refuses_is_tried_again_and_the_space_is_unkn
         assert await spaces.delete(made.space.space_id, made.claim) is EchoError.STORAGE_NOT_READY
         assert spaces.find(made.token) is None
         world.log_disk.is_full = False
+        world.now_ms += 1_000
         await spaces.end_what_is_over()
         assert (world.streams, world.space_disk.spaces) == ([], {})
 

@@ -1,12 +1,16 @@
 """Spaces over real files: what is left of one after its end, whenever the process died."""
 
+import base64
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
 
 from actors.log.sqlite_store import SqliteStore
+from actors.space import events
+from actors.space.events import Space
 from actors.space.space_files import FileComing, SpaceFiles
 from actors.space.space_values import Put, SpaceValues
 from actors.space.spaces import EchoSpaces
@@ -47,6 +51,10 @@ async def fill(world: World, spaces: EchoSpaces) -> tuple[str, str]:
 
 def key_of(folder: Path, space_id: str) -> bytes:
     return (folder / "spaces" / "keys" / space_id).read_bytes()[:32]
+
+
+def log_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.glob("log.sqlite*"))
 
 
 @pytest.mark.parametrize("dies_after", ["nothing", "the key", "everything"])
@@ -90,3 +98,29 @@ async def test_a_space_is_there_with_all_it_had_after_a_restart(tmp_path: Path) 
         assert isinstance(entry, KvEntry)
         assert entry.value == MARK
         assert SqliteShelf(tmp_path).files_with(MARK, token.encode()) == set()
+
+
+async def test_the_log_has_of_a_space_its_id_times_and_lengths_and_all_else_sealed(tmp_path: Path) -> None:
+    world = World()
+    async with process(world, tmp_path) as spaces:
+        made = await opened(spaces, 61, is_encrypted=True)
+        space_id, stream = made.space.space_id, f"space/{made.space.space_id}"
+        moved = await spaces.move_end(space_id, made.claim, 62)
+        assert isinstance(moved, Space)
+        hashes = (made.space.token_hash, made.space.claim_hash or b"")
+        secrets = [made.token.encode(), made.claim.encode(), *hashes, *map(base64.b64encode, hashes)]
+        words = [b"SpaceOpened", b"SpaceEndMoved", b"token_hash", b"is_encrypted", b"protocol", b"json"]
+        ends = [b"%d" % space.ends_at_ms for space in (made.space, moved)]
+        in_log = log_bytes(tmp_path)
+        assert [mark for mark in (*secrets, *words, *ends) if mark in in_log] == []
+        assert stream.encode() in in_log
+    async with await SqliteStore.open(tmp_path / "log.sqlite") as log, await SqliteSpaceStore.at(tmp_path) as store:
+        await store.load()
+        recorded = await log.read(stream)
+        bodies = [store.unseal(space_id, event.data) or b"" for event in recorded]
+    assert [type(events.decode(body)) for body in bodies] == [events.SpaceOpened, events.SpaceEndMoved]
+    with closing(sqlite3.connect(tmp_path / "log.sqlite")) as connection:
+        rows = [row for table in ("stream", "run", "open_item") for row in connection.execute(f"SELECT * FROM {table}")]
+    marks = {f"[{event.at_ms},{len(event.data)}]" for event in recorded}
+    assert {value for row in rows for value in row if isinstance(value, str)} == {stream, "live", *marks}
+    assert {event.data for event in recorded} | {b""} == {bytes(v) for row in rows for v in row if isinstance(v, bytes)}

@@ -278,6 +278,24 @@ async def test_a_sweep_removes_what_has_expired_and_nothing_else(shelf: Shelf) -
 
 
 @bounded
+async def test_when_the_next_key_expires_is_known_of_spaces_that_are_not_open_too(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        for space_id in (A, B):
+            await store.create(space_id)
+        assert store.next_expiry_ms(A) is None
+        await put(store, A, "k", expires_at_ms=LATER_MS + 5)
+        await put(store, A, "l", expires_at_ms=LATER_MS)
+        assert (store.next_expiry_ms(A), store.next_expiry_ms(B), store.next_expiry_ms(C)) == (LATER_MS, None, None)
+        assert store.release(A)
+        assert store.next_expiry_ms(A) == LATER_MS
+    async with await shelf.open() as store:
+        assert (store.next_expiry_ms(A), store.next_expiry_ms(B)) == (LATER_MS, None)
+        await store.open(A)
+        await store.sweep_expired(A, LATER_MS)
+        assert store.next_expiry_ms(A) == LATER_MS + 5
+
+
+@bounded
 async def test_keys_are_listed_by_prefix_in_order_a_page_at_a_time(shelf: Shelf) -> None:
     async with await shelf.open(SpaceStoreLimits(page_keys_max=3)) as store:
         await store.create(A)
@@ -364,7 +382,7 @@ async def test_totals_count_every_space_open_or_not(shelf: Shelf) -> None:
         assert store.totals().bytes == 4
         await store.end(B)
         assert (store.totals().spaces, store.totals().bytes) == (1, 0)
-        assert 0.0 < store.totals().disk_free_ratio <= 1.0
+        assert 0.0 < store.disk_free_ratio() <= 1.0
 
 
 # ── subscriptions ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -195,3 +195,21 @@ async def test_files_are_listed_in_the_order_of_their_ids_and_can_be_deleted(she
         await store.open(A)
         await store.open(B)
         assert [file.file_id for file in (*store.list_files(A), *store.list_files(B))] == [G, H]
+
+
+@bounded
+async def test_a_file_is_deleted_though_its_space_is_let_go_of_meanwhile_or_the_asker_is_gone(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.create(A)
+        for file_id in (F, G):
+            await upload(store, A, file_id, b"content")
+        token = trio.lowlevel.current_trio_token()
+        for _ in range(20):  # of two tasks that may both run, either may be first
+            await store.open(A)
+            token.run_sync_soon(store.release, A)
+            assert await store.delete_file(A, H) is False
+        await store.open(A)
+        assert await store.delete_file(A, F) is True
+        await cancelled(partial(store.delete_file, A, G))
+        assert store.list_files(A) == ()
+        assert store.totals().bytes == 0

@@ -32,6 +32,7 @@ ROUTES = {
     "/things/{}/part": ("POST", shows("part")),
     "/things/known": ("GET", shows("known")),
     "/all/*": (ANY, shows("all")),
+    "/all/but/*": (ANY, shows("all but")),
     "/whole/*": (WHOLE, shows("whole")),
     "/large": ("POST", raises(BodyTooLarge())),
     "/query": ("GET", raises(BadQuery())),
@@ -64,6 +65,7 @@ async def ask(method: str, path: str, kind: str = "http", **more: Any) -> list[A
         ("POST", "/things/x/part", b'{"by":"part","name":"x"}'),
         ("BREW", "/whole/of/it", b'{"by":"whole","name":""}'),
         ("BREW", "/all/of/it", b'{"by":"all","name":""}'),
+        ("BREW", "/all/but/it", b'{"by":"all but","name":""}'),
         ("HEAD", "/things", b""),
     ],
 )

@@ -1,7 +1,7 @@
 """The routes of spaces over stores in memory, with a client that speaks ASGI and a clock that tests move."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -44,18 +44,24 @@ class Site:
         self,
         method: str,
         target: str,
-        body: bytes | list[bytes] = b"",
+        body: bytes | Sequence[bytes | trio.Event] = b"",
         client: str = "192.0.2.1",
         /,
         **headers: str,
     ) -> Answer:
-        """`headers` have underscores for dashes. A body in pieces that ends with b"gone" breaks off there."""
+        """`headers` have underscores for dashes.
+
+        A body in pieces that ends with b"gone" breaks off there, and waits at every event.
+        """
         raw_path, _, query = target.partition("?")
-        pieces = [body] if isinstance(body, bytes) else list(body)
+        pieces: list[bytes | trio.Event] = [body] if isinstance(body, bytes) else list(body)
         sent: list[Any] = []
 
         async def receive() -> Any:
             await trio.lowlevel.checkpoint()
+            if pieces and isinstance(event := pieces[0], trio.Event):
+                await event.wait()
+                del pieces[0]
             if not pieces:
                 await trio.sleep_forever()  # the client waits for its answer
             if pieces[0] == b"gone":
@@ -103,4 +109,5 @@ async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> A
         def new_id() -> str:
             return mint.mint(world.now_ms)
 
-        yield Site(world, Router(new_id, spaces_feature(spaces, settings, lambda: BASE, new_id).routes))
+        feature = spaces_feature(spaces, settings, lambda: BASE, new_id)
+        yield Site(world, Router(new_id, feature.routes, form_of=feature.refusal_form))

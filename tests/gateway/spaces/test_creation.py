@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import structlog
+import trio
 
 from tests.actors.space.shelves import NOW_MS
 from tests.gateway.spaces.site import BASE, PLENTY, site
@@ -132,6 +133,15 @@ async def test_the_claim_moves_the_end_and_deletes_and_nothing_else_does() -> No
         answer = await here.ask("DELETE", path, authorization=claim)
         assert (answer.status, answer.body) == (204, b"")
         assert (await here.ask("DELETE", path, authorization=claim)).error == (404, "space_not_found")
+
+
+async def test_the_claim_is_judged_before_a_byte_of_the_body() -> None:
+    async with site() as here:
+        made = await here.make()
+        never = trio.Event()
+        for wrong in ("", f"Bearer {made['token']}"):
+            answer = await here.ask("PATCH", f"/api/s/{made['token']}", [never, b"x"], authorization=wrong)
+            assert answer.error == (401, "unauthorized")
 
 
 @pytest.mark.parametrize(

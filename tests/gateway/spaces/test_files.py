@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from gateway.spaces.file_content_rules import (
     ByteRange,
@@ -16,6 +18,7 @@ from gateway.spaces.file_content_rules import (
     stored_type,
 )
 from gateway.spaces.file_routes import READ_BYTES
+from gateway.spaces.settings import EchoSettings
 from tests.gateway.spaces.site import PLENTY, Answer, Site, site
 
 FORM = "multipart/form-data; boundary=B"
@@ -117,6 +120,100 @@ async def test_a_body_that_is_no_form_with_one_file_leaves_nothing(body: bytes) 
 
 
 @pytest.mark.parametrize(
+    ("parameters", "name"),
+    [
+        (b'filename="a.txt"', "a.txt"),
+        (b"filename=a.txt", "a.txt"),
+        (b'filename="' + b"x" * 5000 + b'"', "x" * 200),
+        (b'filename="' + "é".encode() * 5000 + b'"', "é" * 200),
+        (b"filename*=UTF-8''na%C3%AFve%20file.txt", "naïve file.txt"),
+        (b"FileName* = utf-8'en'%E2%82%AC.txt", "€.txt"),
+        (b"filename*=UTF-8''" + b"%E2%82%AC" * 2000, "€" * 200),
+        (b"filename*=UTF-8''%2e%2e%2f..%5cx.txt", "x.txt"),
+        (b"filename*=UTF-8''%00%0d%0a", "file"),
+        (b"filename*=UTF-8''%ff", "\ufffd"),
+        (b"filename*=koi8-r''a.txt", "file"),
+        (b"filename*=UTF-8", "file"),
+        (b"filename=\"plain\"; filename*=UTF-8''extended", "plain"),
+        (b"x=\"; filename*=UTF-8''hidden\"", "file"),
+        (b'filename=""', "file"),
+        (b'filename=".."', "file"),
+        (b'filename="..."', "file"),
+        (b'filename="../../x"', "x"),
+        (b'filename="C:\\dir\\x.exe"', "x.exe"),
+        (b'filename="a\0b"', "ab"),
+        ('filename="\u202egpj.exe"'.encode(), "gpj.exe"),
+        (b'filename="\xed\xa0\x80x"', "\ufffd\ufffd\ufffdx"),
+        (b'filename="say \\"hi\\".txt"', 'say "hi".txt'),
+        (b'filename="%0D%0ASet-Cookie: x"', "%0D%0ASet-Cookie: x"),
+    ],
+)
+async def test_whatever_name_a_file_is_sent_with_it_has_one_that_can_be_shown(parameters: bytes, name: str) -> None:
+    async with site() as here:
+        token = (await here.make())["token"]
+        body = b'--B\r\nContent-Disposition: form-data; name="file"; ' + parameters + b"\r\n\r\nx\r\n--B--\r\n"
+        answer = await upload(here, token, body)
+        assert (answer.status, answer.json["name"]) == (201, name)
+        served = await here.ask("GET", f"/api/s/{token}/files/{answer.json['file_id']}")
+        assert served.headers["content-disposition"] == disposition(name)
+
+
+async def test_a_header_of_a_part_without_end_is_refused() -> None:
+    async with site() as here:
+        token = (await here.make())["token"]
+        for line in (b'--B\r\nContent-Disposition: form-data; name="file"; filename="', b"--B\r\n", b"--B\r\nX: "):
+            assert (await upload(here, token, [line, *[b"x" * 1000] * 100])).error == (400, "invalid_payload")
+        assert (await upload(here, token, [b"--B\r\n", *[b"x: y\r\n"] * 1000])).error == (400, "invalid_payload")
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_by_address"),
+    [(replace(PLENTY, uploads_per_address_max=2), True), (replace(PLENTY, uploads_per_space_max=2), False)],
+)
+async def test_uploads_under_way_have_a_share_of_the_places(settings: EchoSettings, *, is_by_address: bool) -> None:
+    async with site(settings) as here:
+        one, other = (await here.make())["token"], (await here.make())["token"]
+        go_on = trio.Event()
+        body = form(b"x" * 100)
+        answers: list[Answer] = []
+
+        async def slowly(client: str) -> None:
+            pieces: list[bytes | trio.Event] = [body[:-20], go_on, body[-20:]]
+            answers.append(await here.ask("POST", f"/api/s/{one}/files", pieces, client, content_type=FORM))
+
+        async def try_with(token: str, client: str) -> Answer:
+            return await here.ask("POST", f"/api/s/{token}/files", body, client, content_type=FORM)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(slowly, "192.0.2.1")
+            await trio.testing.wait_all_tasks_blocked()
+            answer = await try_with(one, "192.0.2.1")
+            assert answer.error == (429, "rate_limited")
+            assert (answer.headers["retry-after"], answer.json["retry_after_ms"]) == ("1", 1000)
+            assert answer.headers["access-control-allow-origin"] == "*"
+            assert (await try_with(one, "192.0.2.2")).status == (201 if is_by_address else 429)
+            assert (await try_with(other, "192.0.2.1")).status == (429 if is_by_address else 201)
+            assert (await try_with(other, "192.0.2.2")).status == 201
+            go_on.set()
+        assert [answer.status for answer in answers] == [201, 201]
+        assert (await try_with(one, "192.0.2.1")).status == 201
+
+
+async def test_a_body_that_says_it_is_too_large_is_refused_before_any_of_it_is_asked_for() -> None:
+    async with site() as here:
+        token = (await here.make())["token"]
+        never = trio.Event()
+        for path in ("files", "kv/k"):
+            fields = {"content_type": FORM if path == "files" else "application/json", "content_length": "20000000"}
+            answer = await here.ask("POST", f"/api/s/{token}/{path}", [never, b"x"], **fields)
+            assert answer.error == (413, "payload_too_large")
+            assert answer.headers["access-control-allow-origin"] == "*"
+        answer = await here.ask("POST", "/spaces", [never, b"x"], content_length="16385")
+        assert answer.error == (413, "payload_too_large")
+
+
+@pytest.mark.parametrize(
     ("content_type", "error"),
     [
         ("application/json", (415, "unsupported_media_type")),
@@ -174,6 +271,8 @@ async def test_a_download_breaks_off_when_its_space_ends() -> None:
     ("claimed", "name"),
     [
         ("a.txt", "a.txt"), ("../../etc/passwd", "passwd"), ("C:\\x\\y.exe", "y.exe"), ("", "file"), ("..", "file"),
+        (".", "file"), ("...", "file"), ("a\u2028b\u2029", "ab"), ("\ud800a", "a"), ("é" * 300, "é" * 200),
+        ("\U0001f600" * 201, "\U0001f600" * 200),
         ("a/", "file"), ("a\r\nb\0c", "abc"), ("\u202egpj.exe", "gpj.exe"), ("x" * 300, "x" * 200), ("  a  ", "a"),
         ("é ü.txt", "é ü.txt"), ("\ufffd", "\ufffd"),
     ],
@@ -212,8 +311,10 @@ def test_only_types_that_run_nothing_are_repeated(claimed: str | None, stored: s
         (None, None), ("bytes=0-0", ByteRange(0, 1)), ("bytes=2-", ByteRange(2, 8)), ("bytes=-3", ByteRange(7, 3)),
         ("bytes=-30", ByteRange(0, 10)), ("bytes=5-99", ByteRange(5, 5)), ("bytes=10-", Unsatisfiable()),
         ("bytes=-0", Unsatisfiable()), ("bytes=3-2", None), ("bytes=0-1,3-4", None), ("bytes=-", None),
-        ("lines=1-2", None),
-        ("bytes=" + "9" * 15 + "-", Unsatisfiable()), ("bytes=" + "9" * 99 + "-", None),
+        ("lines=1-2", None), ("BYTES=0-1", ByteRange(0, 2)), ("Bytes=-1", ByteRange(9, 1)),
+        ("bytes=" + "9" * 15 + "-", Unsatisfiable()), ("bytes=" + "9" * 20 + "-", Unsatisfiable()),
+        ("bytes=" + "9" * 9000 + "-", Unsatisfiable()), ("bytes=1-" + "9" * 9000, ByteRange(1, 9)),
+        ("bytes=-" + "9" * 9000, ByteRange(0, 10)), ("bytes=" + "0" * 9000 + "1-2", ByteRange(1, 2)),
     ],
 )  # fmt: skip
 def test_a_range_is_taken_as_rfc_9110_has_it(header: str | None, expected: object) -> None:

@@ -9,6 +9,7 @@ import trio
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from gateway.main.data_folder import FolderInUseError
 from gateway.main.server import Running, running
 from gateway.main.settings import SettingsError, load
 from gateway.spaces.opening import PublicBase
@@ -63,6 +64,38 @@ async def test_a_space_lives_through_a_restart_and_leaves_nothing_when_it_is_del
     left = SqliteShelf(tmp_path)
     assert left.files_with(b"marked value", made["token"].encode(), made["claim"].encode()) == set()
     assert [file for file in left.files() if made["space_id"] in file] == []
+
+
+async def test_a_gateway_with_spaces_switched_off_serves_none_and_ends_those_that_are_left_on_time(
+    tmp_path: Path,
+) -> None:
+    settings = {"data": str(tmp_path), **ON, "echo.ttl_s_min": 1}
+    async with running(load(None, {}, settings)) as gateway:
+        over, soon, late = [await make(gateway, b"ttl_seconds=%d" % ttl_s) for ttl_s in (1, 3, 3_600)]
+        keys = {f"spaces/keys/{made['space_id']}" for made in (over, soon, late)}
+    with trio.fail_after(20):
+        async with running(load(None, {}, {**settings, "echo.enabled": False})) as gateway:
+            assert gateway.spaces is None
+            assert (await ask(gateway, request("GET", f"/api/s/{late['token']}/kv"))).status == 404
+            while keys & SqliteShelf(tmp_path).files() != {f"spaces/keys/{late['space_id']}"}:  # noqa: ASYNC110 a file
+                await trio.sleep(0.05)
+    async with running(load(None, {}, settings)) as gateway:
+        assert (await ask(gateway, request("GET", f"/api/s/{late['token']}/kv"))).status == 200
+
+
+async def test_a_second_gateway_on_the_folder_does_not_start_and_the_spaces_of_the_first_are_as_they_were(
+    tmp_path: Path,
+) -> None:
+    settings = load(None, {}, {"data": str(tmp_path), **ON})
+    async with running(settings) as gateway:
+        made = await make(gateway)
+        api = f"/api/s/{made['token']}"
+        assert (await ask(gateway, request("POST", f"{api}/kv/k", b'{"value":"v"}'))).json["version"] == 1
+        with pytest.raises(FolderInUseError):
+            async with running(settings):
+                pass
+        assert (await ask(gateway, request("GET", f"{api}/kv/k"))).json["value"] == "v"
+        assert (await ask(gateway, request("POST", f"{api}/kv/k", b'{"value":"w"}'))).json["version"] == 2
 
 
 async def test_two_meet_in_the_room_of_a_space_until_it_is_deleted(tmp_path: Path) -> None:

@@ -59,6 +59,9 @@ async def test_subprotocols_of_which_we_speak_none_are_400() -> None:
         "since=" + "9" * 20,
         "epoch=a/b",
         "uid=%zz",
+        "uid=a&uid=a",
+        "tz=UTC&since=1&since=2",
+        "later=%ff",
         "&".join(f"f{number}=1" for number in range(21)),
     ],
 )
@@ -68,7 +71,18 @@ async def test_query_of_the_wrong_form_is_invalid_payload(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["", "tz=Europe/Helsinki&loc=fi-FI", "tz=%00&loc=" + "x" * 100, "since=0", "uid=&subs="]
+    "query",
+    [
+        "",
+        "tz=Europe/Helsinki&loc=fi-FI",
+        "tz=%00&loc=" + "x" * 100,
+        "since=0",
+        "uid=&subs=",
+        "tz=%FF",
+        "loc=%&tz=%zz&uid=a",
+        "tz=UTC&tz=UTC",
+        "later=1&later=2",
+    ],
 )
 async def test_query_that_says_little_or_nothing_is_taken(query: str) -> None:
     async with site() as here, here.by_hand() as client:

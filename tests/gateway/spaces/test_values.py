@@ -168,12 +168,21 @@ async def test_values_meet_their_limits() -> None:
 @pytest.mark.parametrize(
     "query",
     ["limit=0", "limit=1001", "limit=x", "limit=-1", "prefix=%20", "cursor=..", "prefix=%ff", "x=%",
+     "limit=1&limit=1", "prefix=a&prefix=b", "cursor=a&prefix=b&cursor=a",
      "limit=" + "9" * 5000, "&".join(["a=b"] * 30)],
 )  # fmt: skip
 async def test_a_listing_that_cannot_be_is_invalid(query: str) -> None:
     async with site() as here:
         token = (await here.make())["token"]
         assert (await here.ask("GET", f"/api/s/{token}/kv?{query}")).error == (400, "invalid_payload")
+
+
+async def test_fields_that_a_listing_does_not_know_are_ignored() -> None:
+    async with site() as here:
+        token = (await here.make())["token"]
+        await here.put(token, "k")
+        answer = await here.ask("GET", f"/api/s/{token}/kv?later=1&later=2&prefix=k&limit=")
+        assert [info["key"] for info in answer.json["keys"]] == ["k"]
 
 
 async def test_pages_of_a_listing_follow_each_other() -> None:

@@ -16,6 +16,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
 from gateway.net.http1.door import Door
 from gateway.net.http1.settings import DoorSettings
+from gateway.net.refusal_form import FormOf, device_form_only
 
 PATIENCE_S = 20.0
 BODY_BYTES_MAX = 1000
@@ -182,6 +183,7 @@ async def site(
     stop: StopSettings | None = None,
     tls: ssl.SSLContext | None = None,
     takes_upgrade: Callable[[str], bool] = lambda _: False,
+    form_of: FormOf = device_form_only,
 ) -> AsyncIterator[Site]:
     with trio.fail_after(PATIENCE_S), capture_logs() as logged:
         async with trio.open_nursery() as nursery:
@@ -194,6 +196,7 @@ async def site(
                 settings=settings,
                 tls=tls,
                 takes_upgrade=takes_upgrade,
+                form_of=form_of,
             )
             port = await door.listen("127.0.0.1", 0)
             yield Site(door, port, supervisor, logged)

@@ -11,9 +11,11 @@ import pytest
 import trio
 import trio.testing
 
+from gateway.net.body_pace_rules import BODY_PACE, BodyPace
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.refusal_form import RefusalForm, Refused
 from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import (
     BODY_BYTES_MAX,
@@ -138,6 +140,34 @@ async def test_body_that_does_not_come_is_408(contexts: Contexts, protocol: str)
             async with here.tls_client(trusts) as client:
                 await client.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 10\r\n\r\nsome")
                 assert envelope(await client.response())[0] == 408
+        await here.idle()
+
+
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+async def test_body_with_a_pace_of_its_own_is_held_to_that(contexts: Contexts, protocol: str) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        scope["extensions"][BODY_PACE](paces[scope["path"]])
+        await answer(send, await read_body(receive) or b"gone")
+
+    def form_of(path: str) -> RefusalForm | None:
+        return None if path == "/patient" else lambda status, _: Refused(418, (), b"%d" % status)
+
+    paces = {"/patient": BodyPace(20.0, 1, 20.0), "/idle": BodyPace(20.0, 1, 0.05), "/slow": BodyPace(0.05, 1e9, 20.0)}
+    server, trusts = contexts
+    settings = DoorSettings(body_s_max=0.0, linger_s_max=0.2)
+    async with site(app, settings, tls=server, form_of=form_of) as here:
+        for path, body, status in (("/patient", b"body", 200), ("/idle", b"some", 418), ("/slow", b"some", 418)):
+            if protocol == "h2":
+                async with http2_client(here, trusts) as http2:
+                    stream_id = await http2.open(path)
+                    await http2.data(stream_id, body, end=status == 200)
+                    assert (await http2.head(stream_id))[b":status"] == b"%d" % status
+            else:
+                async with here.tls_client(trusts) as client:
+                    head = b"POST %b HTTP/1.1\r\n%bContent-Length: %d\r\n\r\n"
+                    await client.send(head % (path.encode(), HOST, 4 if status == 200 else 10) + body)
+                    told = await client.response()
+                    assert (told.status, told.body) == (status, body if status == 200 else b"408")
         await here.idle()
 
 
