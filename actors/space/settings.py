@@ -24,9 +24,8 @@ class SpaceSettings:
     files_bytes_max: int = 104_857_600  # of all files of a space; more is 413 `space_full`
     files_max: int = 1_000  # of a space; one more is 413 `space_full`
     # ---- the disk, of all spaces
-    total_bytes_max: int = (
-        10 * 1024**3
-    )  # with what is on its way; writes beyond it are 503 `storage_not_ready`; reads go on
+    # With what is on its way; writes beyond it are 503 `storage_not_ready`, reads go on.
+    total_bytes_max: int = 10 * 1024**3
     disk_free_min: float = 0.10  # of the disk; with less, writes are 503 `storage_not_ready`; reads go on
     # ---- the store, of all spaces
     queue_writes_max: int = DEFAULT_LIMITS.queue_writes_max  # that wait to be committed; the next is 503 `overloaded`
@@ -37,6 +36,10 @@ class SpaceSettings:
     upload_buffer_bytes_max: int = DEFAULT_LIMITS.upload_buffer_bytes_max  # held of an upload; then they are written
     file_threads_max: int = DEFAULT_LIMITS.file_threads_max  # that write and read files; the next piece waits for one
     erasing_threads_max: int = DEFAULT_LIMITS.erasing_threads_max  # keys made and erased at a time; the next waits
+    erasing_batch_max: int = (
+        DEFAULT_LIMITS.erasing_batch_max
+    )  # keys with one sync of their folder; the next batch waits
+    removing_threads_max: int = DEFAULT_LIMITS.removing_threads_max  # that remove files of the ended; the next waits
     cache_bytes_max: int = DEFAULT_LIMITS.cache_bytes_max  # of values in memory; the least recently used go
     # ---- rooms
     connections_max: int = 256  # of a room; the next one is closed with 4420 after the upgrade
@@ -75,5 +78,7 @@ class SpaceSettings:
             page_keys_max=self.list_keys_max,
             file_threads_max=self.file_threads_max,
             erasing_threads_max=self.erasing_threads_max,
+            erasing_batch_max=self.erasing_batch_max,
+            removing_threads_max=self.removing_threads_max,
             cache_bytes_max=self.cache_bytes_max,
         )

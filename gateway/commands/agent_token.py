@@ -16,7 +16,7 @@ from gateway.governance.policy.source import read_policy
 from gateway.governance.policy.text import PolicyFlaw
 from gateway.identity.scopes import needed_scope
 from gateway.identity.tokens import OperatorScope, Scope, TokenClass
-from gateway.main.settings import TOKEN
+from gateway.main.command_variables import TOKEN
 from schemas.fleet_tools import KIND_TOOLS, LOOKS
 from schemas.projection import KIND_SHORTS, ToolName
 

@@ -9,7 +9,9 @@ from importlib.metadata import version
 
 from gateway.commands.parsing import CommandError, complain
 
-COMMANDS = ("demo", "serve", "node", "nodes", "spaces", "log", "token", "call", "watch", "ledger", "policy", "schema")
+COMMANDS = (
+    "demo", "serve", "node", "nodes", "log", "token", "call", "watch", "space", "spaces", "ledger", "policy", "schema",
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

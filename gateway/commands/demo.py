@@ -23,7 +23,7 @@ from actors.device.identity_files import KEY_FILE
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from actors.register.register_rules import Refusal
-from actors.space.spaces import Opened
+from gateway.commands.demo_room import DemoSpace
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node_run import wall_ms
 from gateway.commands.parsing import CommandError, Subparsers
@@ -35,7 +35,6 @@ from gateway.main.server import Running, running, until_signalled
 from gateway.main.settings import PREFIX, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings, log_to
 from gateway.spaces.opening import is_loopback
-from schemas.echo.frames import Encoding
 from schemas.manifest import NodeIdentity
 
 TENANT = "demo"
@@ -129,7 +128,9 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
             ids = [identity.node_id for identity in identities]
             agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, agent_id, [Scope.READ_ONLY])
             operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", list(OperatorScope))
-            space_prompt = await _space_prompt(gateway)
+            space = await DemoSpace.open(gateway)
+            if space is not None and ids:
+                space.let_talk(ids[-1])  # the tutorials are about the first ones
             if ready_file is not None:
                 ready = {
                     "http": gateway.http_url,
@@ -138,24 +139,18 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
                     "agent_token": agent,
                     "operator_token": operator,
                     "nodes": ids,
-                    "space_prompt": space_prompt,
+                    "space": None if space is None else space.link,
                 }
                 try:
                     await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
                 except OSError as error:
                     raise SettingsError(f"--ready-file: cannot write {ready_file}: {error.strerror}") from error
-            _say_what_to_try(gateway, ids, agent, space_prompt)
+            _say_what_to_try(gateway, ids, agent, None if space is None else space.link)
             await until_signalled()
             print("\nstopping ...")
+            if space is not None:
+                await space.close()
         field.cancel_scope.cancel()  # after the gateway, whose streams would else be told that their nodes went
-
-
-async def _space_prompt(gateway: Running) -> str | None:
-    """The link to what an agent is told of a new space; None where there are no spaces, or no room for one."""
-    if gateway.spaces is None or gateway.base is None:
-        return None
-    made = await gateway.spaces.open(Encoding.JSON, None, is_encrypted=False)
-    return f"{gateway.base()}/s/{made.token}/prompt" if isinstance(made, Opened) else None
 
 
 async def _identities(gateway: Running, folder: Path, nodes: int) -> list[DeviceIdentity]:
@@ -213,7 +208,7 @@ async def _all_live(gateway: Running, nodes: int) -> None:
         await trio.sleep(0.02)
 
 
-def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space_prompt: str | None) -> None:
+def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space: str | None) -> None:
     live = gateway.devices.directory.live_count
     node_id = node_ids[0] if node_ids else "NODE"
     url = gateway.http_url
@@ -236,6 +231,8 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space_pr
     print(f"  .venv/bin/heliograph nodes --data {gateway.folder.path}")
     print(f"  .venv/bin/heliograph watch {name} --data {gateway.folder.path}")
     print(f"  .venv/bin/heliograph log {name} --data {gateway.folder.path}")
-    if space_prompt is not None:
-        print(f"  curl -s {space_prompt}")
+    if space is not None:
+        print(f"  curl -s {space}/prompt")
+        print(f"  .venv/bin/heliograph space join {space}")
+        print(f"\nA room with a node in it, for your browser:\n\n  {space}")
     print("\nCtrl-C stops everything.", flush=True)

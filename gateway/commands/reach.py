@@ -28,6 +28,7 @@ from actors.log.store import StoreFailedError, UnreadableError
 from gateway.commands.parsing import CommandError
 from gateway.commands.unix_http import UnixConnection
 from gateway.identity.tokens import AGENT_ID, OperatorScope, TokenClass
+from gateway.main.command_variables import OPERATOR_TOKEN
 from gateway.main.data_folder import (
     NO_TOKENS,
     RUNNING_FILE,
@@ -38,7 +39,7 @@ from gateway.main.data_folder import (
     issuer_of,
     makes_tokens,
 )
-from gateway.main.settings import OPERATOR_TOKEN, UNIX, SettingsError, data_from_environment
+from gateway.main.settings import UNIX, SettingsError, data_from_environment
 from gateway.net.tls import client_context
 from schemas.certificates import TENANT_CHARS_MAX
 from schemas.ecma import compile_ecma
@@ -147,26 +148,35 @@ class Gateway:
                 raise self._is_no_gateway(response.status)
             return answer
 
+    def order(self, method: str, route: str, token: str) -> None:
+        """What is answered with 204 once it is done. Raises CommandError."""
+        with self.open(method, route, token, None, None, ANSWER_S_MAX):
+            pass
+
     @contextmanager
     def open(
-        self, method: str, route: str, token: str, body: Any, accept: str, wait_s: float
+        self, method: str, route: str, token: str, body: Any, accept: str | None, wait_s: float
     ) -> Iterator[http.client.HTTPResponse]:
-        """The response, to be read within the block. Raises CommandError; RefusedError if the gateway said no."""
+        """The response, to be read within the block; without `accept`, one that has nothing to read. Raises
+        CommandError; RefusedError if the gateway said no."""
         if not re.fullmatch("[!-~]+", token):
             raise CommandError("the token is empty, or has characters that no token has: copy it again")
         content = None if body is None else json.dumps(body).encode()
-        headers = {"authorization": f"Bearer {token}", "content-type": "application/json", "accept": accept}
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        headers["accept"] = accept or "application/json"
+        wanted = 204 if accept is None else 200
         with closing(self._connection(wait_s)) as connection:
             with self._answering():
                 prefix = "" if self.url.startswith(UNIX) else urlsplit(self.url).path
                 connection.request(method, prefix + route, content, headers)
                 sock = connection.sock
                 response = connection.getresponse()
-                if response.status != 200:
+                if response.status != wanted:
                     envelope = _json(response.read())
                     if isinstance(envelope, dict) and "code" in envelope:
                         raise RefusedError(envelope)
-                if response.status != 200 or response.headers.get_content_type() != accept:
+                is_typed = accept is None or response.headers.get_content_type() == accept
+                if response.status != wanted or not is_typed:
                     raise self._is_no_gateway(response.status)
             try:
                 yield response
@@ -244,6 +254,9 @@ class Operator:
 
     def post(self, route: str, body: Any, wants: str, wait_s: float = ANSWER_S_MAX) -> Any:
         return self.gateway.ask("POST", route, self._token(), body, wants=wants, wait_s=wait_s)
+
+    def delete(self, route: str) -> None:
+        self.gateway.order("DELETE", route, self._token())
 
     def each(self, route: str, key: str) -> Iterator[Any]:
         """All of a list that comes in pages."""

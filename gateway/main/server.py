@@ -92,6 +92,7 @@ class Running:
     admin: str | None  # HOST:PORT or unix:/path, if operators have a listener of their own
     spaces: EchoSpaces | None  # where they are on
     base: Callable[[], str] | None  # of links to spaces
+    rooms: Rooms | None  # of spaces
 
     @property
     def http_url(self) -> str:
@@ -284,6 +285,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 operators_at,
                 spaces,
                 base,
+                rooms,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)

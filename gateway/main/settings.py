@@ -37,6 +37,7 @@ from gateway.devices.device_side import DeviceSettings
 from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.settings import AccessSettings
+from gateway.main.command_variables import FOR_COMMANDS
 from gateway.mcp.settings import McpSettings
 from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
@@ -47,7 +48,6 @@ from gateway.spaces.settings import EchoSettings
 PREFIX = "HELIOGRAPH_"
 DATA = "heliograph-data"
 UNIX = "unix:"
-TOKEN, OPERATOR_TOKEN = "HELIOGRAPH_TOKEN", "HELIOGRAPH_OPERATOR_TOKEN"  # for commands: no settings of a gateway
 
 
 class SettingsError(Exception):
@@ -157,7 +157,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{file} is not TOML: {error}") from error
     for name, value in environment.items():
-        if name.startswith(PREFIX) and name not in (TOKEN, OPERATOR_TOKEN):
+        if name.startswith(PREFIX) and name not in FOR_COMMANDS:
             dotted = _dotted(name.removeprefix(PREFIX).lower())
             _put(values, dotted, _read(value, _kind(dotted)))
     for name, value in flags.items():

@@ -51,7 +51,7 @@ class SpaceRoutes:
             await kv.list(exchange, space)
 
         self._table: dict[tuple[str, bool], Methods] = {
-            ("", False): {"DELETE": self._delete, "PATCH": self._patch},
+            ("", False): {"GET": self._info, "DELETE": self._delete, "PATCH": self._patch},
             ("kv", False): {"GET": list_keys},
             ("kv", True): {"GET": kv.read, "POST": kv.write, "DELETE": kv.delete},
             **more,
@@ -82,6 +82,9 @@ class SpaceRoutes:
         await handle(exchange, space, token, name)
 
     # ---- the space itself --------------------------------------------------------------------------------------------
+
+    async def _info(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
+        await exchange.json(self._documents.info(space, token), headers={**NO_STORE, **CORS})
 
     async def _delete(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
         fault = await self._spaces.delete(space.space_id, exchange.bearer() or "")

@@ -17,6 +17,8 @@ from typing import Any
 
 import jwt
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 PATIENCE_S = 60
 MARK = "MARK-7f3a-never-written"
@@ -98,6 +100,26 @@ def test_ready_made_lines_name_the_gateway_and_a_token(demo: Demo) -> None:
     assert demo.ready["agent_token"] in told
     assert "2 nodes are live" in told
     assert f"nodes --data {demo.data}" in told
+
+
+def _room(demo: Demo) -> str:
+    link: str = demo.ready["space"]
+    return link.replace("http://localhost", "ws://127.0.0.1").replace("/s/", "/ws/s/")
+
+
+def test_its_space_is_a_link_to_a_room_in_which_a_node_talks(demo: Demo) -> None:
+    link = demo.ready["space"]
+    assert re.fullmatch(r"http://localhost:\d+/s/es_[A-Za-z0-9_-]{43}", link)
+    assert f"  {link}\n" in demo.output.read_text()
+    with connect(_room(demo), proxy=None) as room:
+        assert json.loads(room.recv(PATIENCE_S))["type"] == "welcome"
+        heard = [json.loads(room.recv(PATIENCE_S)) for _ in range(3)]
+    messages = [frame for frame in heard if frame["type"] == "msg"]
+    assert messages
+    for frame in messages:
+        assert frame["uid"] == "node-pump-2"
+        assert frame["data"].keys() == {"capability", "metric", "value", "unit", "at"}
+        assert 0 <= frame["data"]["value"] <= 100
 
 
 def test_demo_agent_has_a_larger_budget_than_others_by_a_policy(demo: Demo) -> None:
@@ -257,7 +279,12 @@ def test_node_of_another_process_dials_in_and_answers(demo: Demo, tmp_path: Path
 
 
 def test_ctrl_c_stops_everything_and_exits_0(demo: Demo) -> None:
-    assert demo.stop() == 0
+    with connect(_room(demo), proxy=None) as room:
+        assert demo.stop() == 0
+        with pytest.raises(ConnectionClosed) as closed:
+            list(room)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 4410, "the next demo makes another space"
     assert "Traceback" not in demo.output.read_text()
     assert not (demo.data / "running.json").exists()
 

@@ -97,7 +97,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             parts.path,
             parse_qs(parts.query),
             self.headers.get("Authorization"),
-            json.loads(body) if body else None,
+            _read(body) if body else None,
         )
         self.server.asked.append(asked)
         given = self.server.replies(asked)
@@ -113,10 +113,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    do_GET = do_POST = do_CONNECT = _answer  # noqa: N815  # so named by its base
+    do_GET = do_POST = do_DELETE = do_CONNECT = _answer  # noqa: N815  # so named by its base
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+def _read(body: bytes) -> Any:
+    """As JSON if it is any: forms and files are not."""
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body
 
 
 @contextlib.contextmanager

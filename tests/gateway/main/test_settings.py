@@ -7,6 +7,7 @@ from typing import get_type_hints
 import pytest
 
 from actors.space.store import DEFAULT_LIMITS, SpaceStoreLimits
+from gateway.main.command_variables import FOR_COMMANDS
 from gateway.main.settings import Address, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings
 
@@ -197,3 +198,7 @@ def test_empty_password_of_spaces_is_a_mistake_and_a_wrong_one_is_not_repeated(t
     with pytest.raises(SettingsError, match="create_password") as error:
         load(file, {}, {})
     assert "987654321" not in str(error.value)
+
+
+def test_variables_of_commands_are_no_settings() -> None:
+    assert load(None, dict.fromkeys(FOR_COMMANDS, "x"), {}) == load(None, {}, {})

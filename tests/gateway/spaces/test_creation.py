@@ -114,6 +114,16 @@ async def test_one_space_too_many_is_overloaded() -> None:
         assert (await here.ask("POST", "/spaces")).error == (503, "overloaded")
 
 
+@pytest.mark.parametrize("fields", [{}, {"encryption": "on", "protocol": "protobuf"}])
+async def test_the_token_reads_the_document_of_its_space_without_the_claim(fields: dict[str, str]) -> None:
+    async with site() as here:
+        made = await here.make(**fields)
+        answer = await here.ask("GET", f"/api/s/{made['token']}")
+        assert (answer.status, answer.headers["cache-control"]) == (200, "no-store")
+        assert {**answer.json, "claim": made["claim"]} == made
+        assert (await here.ask("GET", "/api/s/es_nobody")).error == (404, "space_not_found")
+
+
 # ---- the claim -------------------------------------------------------------------------------------------------------
 
 

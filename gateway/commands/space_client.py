@@ -1,0 +1,159 @@
+"""An echo service over HTTP, with nothing but the link of a space: any instance, and never a data folder.
+
+The link is a credential: `http.client` knows neither proxies nor redirects, whatever the environment or the answer
+says. What an answer means is for the commands.
+"""
+
+import http.client
+import json
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from gateway.commands.parsing import CommandError
+from gateway.commands.space_hint_rules import what_to_do
+
+ANSWER_S_MAX = 15.0  # without a byte from the other side, or without a byte that it takes
+ANSWER_BYTES_MAX = 16 * 1024 * 1024  # of a JSON answer; a longer one is no answer of an echo service
+_ERROR_BYTES_MAX = 64 * 1024
+_NO_SUCH_ROUTE = ("not_found", "method_not_allowed")
+
+Body: TypeAlias = bytes | Iterable[bytes] | None
+
+
+class SpaceRefusedError(Exception):
+    """The service answered with an error. The text is its word, its message, and what to do."""
+
+    def __init__(self, word: str, message: str = "", retry_after_ms: int | None = None) -> None:
+        self.word = word
+        self.retry_after_ms = retry_after_ms
+        super().__init__(f"{word}: {' '.join(part for part in (message, what_to_do(word, retry_after_ms)) if part)}")
+
+
+class EchoService:
+    def __init__(self, base: str) -> None:
+        self.base = base
+
+    def info(self, api: str) -> dict[str, Any] | None:
+        """The document of a space; None at an instance that does not have that route."""
+        try:
+            found = self.ask("GET", api, wants="space_id")
+        except SpaceRefusedError as refused:
+            if refused.word in _NO_SUCH_ROUTE:
+                return None
+            raise
+        if not isinstance(found["space_id"], str) or not found["space_id"].isascii():
+            raise self._is_no_service(200)
+        return found
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, wants: str, headers: Mapping[str, str] = {}
+    ) -> dict[str, Any]:
+        """The answer, an object with the key that is wanted. Raises SpaceRefusedError, CommandError."""
+        content = None if body is None else json.dumps(body).encode()
+        with self.open(method, path, content, {"content-type": "application/json", **headers}) as response:
+            return self.document(response, wants)
+
+    def order(self, method: str, path: str, headers: Mapping[str, str] = {}) -> None:
+        """Of which only whether it was done is of interest."""
+        with self.open(method, path, None, headers):
+            pass
+
+    def document(self, response: http.client.HTTPResponse, wants: str) -> dict[str, Any]:
+        with self._answering():
+            answer = json_object(response.read(ANSWER_BYTES_MAX + 1)[:ANSWER_BYTES_MAX])
+        if answer is None or wants not in answer:
+            raise self._is_no_service(response.status)
+        return answer
+
+    def text(self, response: http.client.HTTPResponse) -> str:
+        with self._answering():
+            return response.read(ANSWER_BYTES_MAX).decode(errors="replace")
+
+    @contextmanager
+    def open(
+        self, method: str, path: str, body: Body, headers: Mapping[str, str] = {}
+    ) -> Iterator[http.client.HTTPResponse]:
+        """The response to what was done, to be read within the block. Raises as `ask`.
+
+        A body of pieces goes out as they come, in chunks unless its length is among the headers.
+        """
+        with closing(self._connection()) as connection:
+            with self._answering():
+                response = self._response(connection, method, path, body, {"accept": "application/json", **headers})
+                if response.status >= 300:
+                    raise self._refusal(response.status, response.read(_ERROR_BYTES_MAX))
+            yield response
+
+    def _response(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: Body,
+        headers: Mapping[str, str],
+    ) -> http.client.HTTPResponse:
+        is_long = any(name.lower() == "content-length" for name in headers) or isinstance(body, bytes) or body is None
+        target = urlsplit(self.base).path + path
+        # A refusal may come before all is sent, and then the connection ends: it is told all the same.
+        with suppress(BrokenPipeError, ConnectionResetError):
+            connection.request(method, target, body, headers, encode_chunked=not is_long)
+        return connection.getresponse()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        where = urlsplit(self.base)
+        make = http.client.HTTPConnection if where.scheme == "http" else http.client.HTTPSConnection
+        return make(where.hostname or "", where.port, timeout=ANSWER_S_MAX)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except ssl.SSLCertVerificationError as error:
+            raise CommandError(untrusted(self.base, error)) from None
+        except (OSError, http.client.HTTPException, UnicodeError) as error:  # the last: a host's name that cannot be
+            raise CommandError(unreachable(self.base, error)) from None
+
+    def _refusal(self, status: int, body: bytes) -> Exception:
+        said = json_object(body)
+        if said is None or not isinstance(said.get("error"), str):
+            # What is not ours has its own words for it, and 404 and 405 mean the same everywhere.
+            plain = {404: "not_found", 405: "method_not_allowed"}.get(status)
+            return self._is_no_service(status) if plain is None else SpaceRefusedError(plain)
+        wait_ms = said.get("retry_after_ms")
+        return SpaceRefusedError(
+            said["error"], str(said.get("message", "")), wait_ms if isinstance(wait_ms, int) else None
+        )
+
+    def _is_no_service(self, status: int) -> CommandError:
+        return CommandError(
+            f"what answers at {self.base} is not an echo service, or not it alone (HTTP {status}, and not the JSON "
+            "that it would send): give the service's own address"
+        )
+
+
+def unreachable(base: str, error: object) -> str:
+    return f"{base} does not answer ({error}): see that it runs, and that the address is right"
+
+
+def untrusted(base: str, error: ssl.SSLCertVerificationError) -> str:
+    return (
+        f"the certificate of {base} is not one that this system trusts ({error.verify_message}): "
+        "SSL_CERT_FILE names a file with others"
+    )
+
+
+def json_object(body: bytes | bytearray | str) -> dict[str, Any] | None:
+    """None: it is no JSON, or no object."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def objects(found: Any) -> list[dict[str, Any]]:
+    """Of a list in an answer, those that can be what they should be."""
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -1,0 +1,29 @@
+"""What a person can do about an error of an echo service. Pure."""
+
+_HINTS = {
+    "space_not_found": "Check the link, or make a space with `heliograph space create`.",
+    "key_not_found": "`heliograph space kv ls` lists the keys.",
+    "file_not_found": "`heliograph space files` lists the files.",
+    "not_found": "See that the address is that of an echo service, with spaces switched on.",
+    "method_not_allowed": "See that the address is that of an echo service.",
+    "unauthorized": "See that the claim, or the password, is that of this space or service.",
+    "insufficient_scope": "Ask an owner of the space for access.",
+    "invalid_key": "Choose another key.",
+    "invalid_payload": "See the options with --help.",
+    "invalid_encryption": "Leave --raw out, and the value is sealed here.",
+    "encryption_required": "This instance does not say how it is encrypted: seal the value yourself, and give --raw.",
+    "encryption_not_enabled": "Write the value without an envelope.",
+    "version_conflict": "Read it with `heliograph space kv get --json`, then write with its version.",
+    "payload_too_large": "The limits of an instance are at /service/description.",
+    "space_full": "`heliograph space kv rm` removes values.",
+    "rate_limited": "Wait, then try again.",
+    "storage_not_ready": "Try again later.",
+    "overloaded": "Try again later.",
+}
+
+
+def what_to_do(word: str, retry_after_ms: int | None = None) -> str:
+    """Empty for a word that is not known."""
+    if word == "rate_limited" and retry_after_ms is not None:
+        return f"Try again in {max(1, -(-retry_after_ms // 1000))} s."
+    return _HINTS.get(word, "")
