@@ -28,7 +28,6 @@ def serve_ours() -> None:
 
     from actors.space.events import Space
     from actors.space.rooms import Rooms
-    from actors.space.settings import SpaceSettings
     from actors.supervision.child import ChildSpec, Kind
     from actors.supervision.stop_ladder import Stage
     from actors.supervision.supervisor import Supervisor
@@ -37,8 +36,9 @@ def serve_ours() -> None:
     from gateway.net.http1.settings import DoorSettings
     from gateway.net.pump import Pump
     from gateway.net.router import Router
+    from gateway.spaces.admission import SpaceAdmission
     from gateway.spaces.room_entrance import RoomEntrance
-    from gateway.spaces.upgrade_rate_rules import UpgradeRates
+    from gateway.spaces.settings import EchoSettings
     from schemas.echo.frames import Encoding
 
     async def main() -> None:
@@ -47,11 +47,13 @@ def serve_ours() -> None:
             await nursery.start(supervisor.run)
             supervisor.start(ChildSpec(name="pump", run=pump.run, kind=Kind.PERMANENT, stage=Stage.CORE))
             many = 1_000_000_000
-            settings = SpaceSettings(frames_per_s_max=many, room_frames_per_s_max=many)
+            settings = EchoSettings(
+                frames_per_s_max=many, room_frames_per_s_max=many, upgrades_burst=many, room_upgrades_burst=many
+            )
             rooms = Rooms(supervisor, settings, now_of_this_run())
             space = Space("bench", b"", None, Encoding.JSON, False, 0, now().wall_ms + 3_600_000)
-            rates = UpgradeRates(address_burst=many, room_burst=many)
-            entrance = RoomEntrance(lambda *_: space, rooms, supervisor, pump, now, rates=rates)
+            admission = SpaceAdmission(lambda _: space, now, settings)
+            entrance = RoomEntrance(admission, rooms, supervisor, pump, settings)
             feature = entrance.feature
             door = Door(
                 supervisor,

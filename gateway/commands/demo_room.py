@@ -98,6 +98,12 @@ class Voice:
     def send(self, frames: bytes, *, is_opening: bool = False) -> None:
         pass  # it does not listen
 
+    def stop_reading(self) -> None:
+        pass  # one message every few seconds: never over its rate
+
+    def read_on(self) -> None:
+        pass
+
     def flush(self) -> bool:
         return True
 

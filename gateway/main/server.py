@@ -59,6 +59,7 @@ from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
+from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import body_bytes_max_with_spaces, ends_feature, spaces_feature
 from gateway.spaces.opening import PublicBase, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
@@ -217,8 +218,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             echo_features: tuple[Feature, ...] = () if kept_spaces is None else (ends_feature(kept_spaces),)
             if spaces is not None and rooms is not None and base is not None:
                 spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
-                entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, spaces.now)
-                routes = spaces_feature(spaces, settings.echo, base, new_id)
+                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo)
+                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
+                routes = spaces_feature(spaces, admission, settings.echo, base, new_id)
                 echo_features = (*echo_features, routes, entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),

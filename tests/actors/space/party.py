@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from actors.node.moment import Moment
-from actors.space.room_effects import CloseWith, Effects, Opening, SendPing, SendTo
+from actors.space.room_effects import CloseWith, Effects, Opening, ReadOn, SendPing, SendTo, StopReading
 from actors.space.room_rules import RoomRules
 from actors.space.settings import SpaceSettings
 from schemas.echo.closes import RoomClose
@@ -24,6 +24,7 @@ class Party:
         self.room = RoomRules(self.settings, "space", EPOCH, ends_at_ms, START, is_encrypted=is_encrypted)
         self.inbox: dict[str, list[ServerFrame]] = {}
         self.closes: dict[str, RoomClose] = {}
+        self.unread: set[str] = set()
         self.pings: list[tuple[str, float]] = []
         self._opened = 0
 
@@ -36,10 +37,19 @@ class Party:
         until_s, ticks = self.now.mono_s + seconds, 0
         while (due_s := self.room.next_deadline_s(self.now)) <= until_s:
             self.wait(max(0.0, due_s - self.now.mono_s))
-            self.perform(self.room.tick(self.now))
+            self.tick()
             ticks += 1
             assert ticks < 10_000, "a deadline that a tick does not move"
         self.wait(until_s - self.now.mono_s)
+
+    def tick(self) -> None:
+        self.perform(self.room.tick(self.now))
+
+    def drop(self, key: str, close: RoomClose) -> None:
+        self.perform(self.room.drop(key, close, self.now))
+
+    def enter(self, opening: Opening) -> None:
+        self.perform(self.room.open(opening, self.now))
 
     def perform(self, effects: Effects) -> Effects:
         for effect in effects:
@@ -51,6 +61,13 @@ class Party:
                         self.inbox[key].append(frame)
                 case SendPing(key=key):
                     self.pings.append((key, self.now.mono_s))
+                case StopReading(key=key):
+                    assert key not in self.closes
+                    assert key not in self.unread
+                    self.unread.add(key)
+                case ReadOn(key=key):
+                    assert key not in self.closes
+                    self.unread.remove(key)
                 case CloseWith(key=key, close=close):
                     assert key not in self.closes
                     self.closes[key] = close
@@ -69,11 +86,16 @@ class Party:
         self._opened += 1
         key = f"c{self._opened}"
         self.inbox[key] = []
-        self.perform(self.room.open(Opening(key, uid, tuple(subs), wants_copy, watches, since, epoch), self.now))
+        self.enter(Opening(key, uid, tuple(subs), wants_copy, watches, since, epoch))
         return key
 
-    def say(self, key: str, frame: ClientFrame | BadFrame) -> Effects:
+    def say(self, key: str, frame: ClientFrame | BadFrame) -> Effects | None:
         return self.perform(self.room.receive(key, frame, self.now))
+
+    def count(self, key: str, *, is_data: bool = False) -> bool:
+        is_taken, effects = self.room.count(key, self.now, is_data=is_data)
+        self.perform(effects)
+        return is_taken
 
     def leave(self, key: str, *, is_clean: bool = True) -> None:
         self.perform(self.room.left(key, self.now, is_clean=is_clean))

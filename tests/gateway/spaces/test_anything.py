@@ -25,6 +25,7 @@ from gateway.main.settings import load
 from gateway.net.http1.heads import claimed_path
 from gateway.net.pump import Pump
 from gateway.net.router import Router
+from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import spaces_feature
 from gateway.spaces.refusals import form_at
 from gateway.spaces.room_entrance import RoomEntrance
@@ -161,8 +162,9 @@ async def site() -> AsyncIterator[Site]:
 
     async with world.process() as spaces:
         supervisor = Supervisor()
-        rooms = RoomEntrance(spaces.find_at, Rooms(supervisor, PLENTY, world.now), supervisor, pump, world.now)
-        feature = spaces_feature(spaces, PLENTY, lambda: BASE, new_id)
+        admission = SpaceAdmission(spaces.find, world.now, PLENTY)
+        rooms = RoomEntrance(admission, Rooms(supervisor, PLENTY, world.now), supervisor, pump, PLENTY)
+        feature = spaces_feature(spaces, admission, PLENTY, lambda: BASE, new_id)
         routes = (feature.routes, rooms.feature.routes, HealthRoutes(ready, "kisko-echo").routes)
         yield Site(world, Router(new_id, *routes, form_of=feature.refusal_form))
     pump.close()
