@@ -19,6 +19,7 @@ import pytest
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
+from gateway.main.settings import load
 from tests.browser.gateway import Gateway
 
 PAGE = (Path(__file__).parent.parent / "docs" / "how-to" / "spaces-behind-a-proxy.md").read_text()
@@ -180,3 +181,10 @@ def test_rooms_work_behind_the_proxy_of_the_page_and_no_log_of_it_has_a_token(
     assert made["token"][3:] not in written
     assert not re.search(r"e[si]_", written)
     assert "canarycanary" not in written
+
+
+def test_settings_of_the_page_can_be_loaded(tmp_path: Path) -> None:
+    (tmp_path / "heliograph.toml").write_text(block("toml"))
+    settings = load(tmp_path / "heliograph.toml", {}, {})
+    assert (settings.echo.enabled, settings.http.public_url) == (True, "https://echo.example.org")
+    assert settings.http.trusted_proxies

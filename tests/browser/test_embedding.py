@@ -63,6 +63,8 @@ def test_plain_page_of_another_origin_takes_part(site: Site, gateway: Gateway, s
         anna.fill("input", "hello from elsewhere")
         anna.click("button")
         assert ada.next()["data"] == {"text": "hello from elsewhere"}
+        script = 'const { read, write } = await import("/plain.js"); await write("n", [1]); return read("n")'
+        assert anna.js_async(script) == [1]
         ada.say({"text": "<b>welcome</b>"})
         anna.shows("#messages li", "ada: <b>welcome</b>")
     space.delete()
