@@ -15,6 +15,11 @@ def binary_frame(data: bytes) -> bytes:
     return _frame(0x82, data)
 
 
+def pong_frame(data: bytes) -> bytes:
+    """With what the ping had."""
+    return _frame(0x8A, data)
+
+
 def _frame(head: int, data: bytes) -> bytes:
     length = len(data)
     if length < 126:

@@ -14,6 +14,8 @@ class Connection:
         "bad_frames",
         "conn",
         "heard_s",
+        "is_paused",
+        "is_warned",
         "key",
         "rate",
         "since_ms",
@@ -37,6 +39,8 @@ class Connection:
         self.heard_s = now_s
         self.bad_frames = 0  # in a row
         self.rate = FrameRate(settings, now_s)
+        self.is_paused = False  # it is over its rate, and not read for a while
+        self.is_warned = False  # in this pause, that frames of it are dropped
         self.states: deque[float] | None = None  # when the last ones were taken; most connections have none
 
     def succeed(self, before: "Connection") -> None:
@@ -60,7 +64,7 @@ class Connection:
 
 
 class FrameRate:
-    """The rate of one connection, of which every frame counts.
+    """The rate of one connection, of which every WebSocket frame counts.
 
     It is over its rate from the first frame that is dropped on, for as long as no gap without one is longer than
     `flood_gap_s`. Over it for `flood_s` on end, it is flooding.

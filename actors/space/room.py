@@ -14,7 +14,7 @@ from typing import Protocol
 import trio
 
 from actors.node.moment import Moment
-from actors.space.room_effects import CloseWith, Effect, Effects, Opening, SendPing, SendTo
+from actors.space.room_effects import CloseWith, Effect, Effects, Opening, ReadOn, SendPing, SendTo, StopReading
 from actors.space.room_rules import RoomRules
 from actors.supervision.child import Handle
 from schemas.echo.closes import RoomClose
@@ -35,6 +35,11 @@ class RoomConnection(Protocol):
 
     def flush(self) -> bool:
         """Write as much as the client takes at once. False: more is left than may wait for one client."""
+
+    def stop_reading(self) -> None:
+        """What else the client says is to wait in its socket, until `read_on`."""
+
+    def read_on(self) -> None: ...
 
     def close(self, close: RoomClose) -> None:
         """After what was sent before. The room does not touch it again."""
@@ -98,8 +103,20 @@ class Room:
 
         self._do(take)
 
+    def count(self, key: str, *, is_data: bool) -> bool:
+        """A WebSocket frame has come that is no message: ping, pong, or, as `is_data`, a fragment. False: drop it."""
+        is_taken = False
+
+        def take(now: Moment) -> Effects:
+            nonlocal is_taken
+            is_taken, effects = self.rules.count(key, now, is_data=is_data)
+            return effects
+
+        self._do(take)
+        return is_taken
+
     def hear(self, key: str) -> None:
-        """Something came that is no message, a pong for instance."""
+        """The client is alive, as its connection knows."""
         self.rules.hear(key, self._now())
 
     def drop(self, key: str, close: RoomClose) -> None:
@@ -184,6 +201,14 @@ class Room:
                 if connection is not None:
                     connection.send(PING)
                     unflushed[key] = connection
+            case StopReading(key=key):
+                connection = connections.get(key)
+                if connection is not None:
+                    connection.stop_reading()
+            case ReadOn(key=key):
+                connection = connections.get(key)
+                if connection is not None:
+                    connection.read_on()
             case CloseWith(key=key, close=close):
                 connection = connections.pop(key, None)
                 unflushed.pop(key, None)

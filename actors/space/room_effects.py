@@ -37,6 +37,18 @@ class SendPing:
 
 
 @dataclass(frozen=True, slots=True)
+class StopReading:
+    """It speaks faster than it may: what else it says is to wait in its socket."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOn:
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class CloseWith:
     """After what was sent before. The room does not know the connection any more."""
 
@@ -44,5 +56,5 @@ class CloseWith:
     close: RoomClose
 
 
-Effect: TypeAlias = SendTo | SendPing | CloseWith
+Effect: TypeAlias = SendTo | SendPing | StopReading | ReadOn | CloseWith
 Effects: TypeAlias = Sequence[Effect]

@@ -3,7 +3,7 @@
     opened ──► welcome, what it missed ──► in the room ── its own close ──► left
                                                 ├──── ten malformed frames in a row ──► 4400
                                                 ├──── nothing received for 60 s ──► 4408
-                                                ├──── over its rate for 5 s on end ──► 4429
+                                                ├──── over its rate: dropped, not read for 0.25 s; 5 s on end ──► 4429
                                                 ├──── the driver's reasons: slow 4413, too large 1009, … ──► dropped
                                                 └──── the end of the space ──► 4410
 
@@ -28,7 +28,7 @@ from actors.bucket_rules import TokenBucket
 from actors.node.moment import Moment
 from actors.space.connection_rules import Connection
 from actors.space.replay_rules import ReplayMemory
-from actors.space.room_effects import CloseWith, Effect, Effects, Opening, SendPing, SendTo
+from actors.space.room_effects import CloseWith, Effect, Effects, Opening, ReadOn, SendPing, SendTo, StopReading
 from actors.space.roster_rules import Roster
 from actors.space.settings import SpaceSettings
 from schemas.closes import Return
@@ -64,6 +64,7 @@ class _Due(IntEnum):
     SILENCE = 0
     LEAVE = 1
     PING = 2
+    READ = 3
 
 
 class RoomRules:
@@ -183,10 +184,23 @@ class RoomRules:
     # ---- what they say ----------------------------------------------------------------------------------------------
 
     def hear(self, key: str, now: Moment) -> None:
-        """Something that is no frame was received, a pong for instance."""
+        """It is alive, as its driver knows."""
         connection = self._roster.get(key)
         if connection is not None:
             connection.heard_s = now.mono_s
+
+    def count(self, key: str, now: Moment, *, is_data: bool) -> tuple[bool, Effects]:
+        """A WebSocket frame that is no message: ping, pong, or, as `is_data`, a fragment. False: drop it."""
+        if over := self._end_if_due(now):
+            return False, over
+        connection = self._roster.get(key)
+        if connection is None:
+            return False, ()
+        connection.heard_s = now.mono_s
+        wait_ms = connection.rate.take(now.mono_s)
+        if wait_ms is None:
+            return True, ()
+        return False, self._over_rate(connection, now, wait_ms, is_data=is_data)
 
     def receive(self, key: str, frame: ClientFrame | BadFrame, now: Moment) -> Effects:
         if over := self._end_if_due(now):
@@ -198,10 +212,9 @@ class RoomRules:
         if isinstance(frame, BadFrame) and frame.fault is Fault.TOO_LARGE:
             return self._close(connection, RoomClose.TOO_LARGE, now)
         wait_ms = connection.rate.take(now_s)
-        if wait_ms is not None and connection.rate.is_flood(now_s):
-            return self._close(connection, RoomClose.RATE_LIMITED, now)
-        if wait_ms is None:
-            wait_ms = self._rate.take(now_s)
+        if wait_ms is not None:
+            return self._over_rate(connection, now, wait_ms, getattr(frame, "id", None))
+        wait_ms = self._rate.take(now_s)
         if wait_ms is not None:
             return _problem(connection, EchoError.RATE_LIMITED, getattr(frame, "id", None), wait_ms)
         if isinstance(frame, BadFrame):
@@ -225,6 +238,22 @@ class RoomRules:
                 return (SendTo((key,), Pong(chosen)),)
             case Auth():  # nobody has to, in a room without IAM
                 return ()
+
+    def _over_rate(
+        self, connection: Connection, now: Moment, wait_ms: int, chosen: str | None = None, *, is_data: bool = True
+    ) -> Effects:
+        """A frame is dropped. Its sender is told of each that has an `id`, and of the others once in a pause."""
+        if connection.rate.is_flood(now.mono_s):
+            return self._close(connection, RoomClose.RATE_LIMITED, now)
+        effects: list[Effect] = []
+        if not connection.is_paused:
+            connection.is_paused = True
+            heappush(self._due, (now.mono_s + self._settings.pause_s, _Due.READ, connection.key, ""))
+            effects.append(StopReading(connection.key))
+        if is_data and (chosen is not None or not connection.is_warned):
+            connection.is_warned = True
+            effects += _problem(connection, EchoError.RATE_LIMITED, chosen, wait_ms)
+        return effects
 
     def _relay(self, sender: Connection, sent: Send, now: Moment) -> Effects:
         fault = self._fault_of_plain(sent.data, sent.bin)
@@ -327,6 +356,8 @@ class RoomRules:
                     effects += self._leave_is_due(uid, key, now)
                 case _Due.PING:
                     effects += self._ping_is_due(key, now)
+                case _Due.READ:
+                    effects += self._read_is_due(key)
         return effects
 
     def _silence_is_due(self, key: str, now: Moment) -> Effects:
@@ -344,6 +375,13 @@ class RoomRules:
             return ()
         heappush(self._due, (now.mono_s + self._settings.ping_s, _Due.PING, key, ""))
         return (SendPing(key),)
+
+    def _read_is_due(self, key: str) -> Effects:
+        connection = self._roster.get(key)
+        if connection is None:
+            return ()
+        connection.is_paused = connection.is_warned = False
+        return (ReadOn(key),)
 
     def _leave_is_due(self, uid: str, key: str, now: Moment) -> Effects:
         connection = self._roster.give_up(uid, key)

@@ -27,9 +27,10 @@ class SpaceSettings:
     # ---- rooms
     connections_max: int = 256  # of a room; the next one is closed with 4420 after the upgrade
     message_bytes_max: int = 65_536  # of a frame; a larger one closes the connection with 1009
-    frames_per_s_max: int = 50  # of a connection; over it: `rate_limited`, the frame is dropped
-    room_frames_per_s_max: int = 500  # of all connections of a room; over it: `rate_limited`, the frame is dropped
+    frames_per_s_max: int = 50  # of a connection, pings and fragments too; over it: `rate_limited`, dropped
+    room_frames_per_s_max: int = 500  # messages of all connections of a room; over it: `rate_limited`, dropped
     burst_factor: int = 2  # of both rates, at once; then they hold
+    pause_s: float = 0.25  # in which a connection over its rate is not read; less than `flood_gap_s`
     flood_s: float = 5.0  # for which a connection is over its rate on end; then it is closed with 4429
     flood_gap_s: float = 1.0  # without a dropped frame; then a connection is no longer over its rate
     bad_frames_max: int = 10  # malformed, in a row; the last one closes the connection with 4400

@@ -55,6 +55,7 @@ from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.tracing import spans_to
+from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import body_bytes_max_with_spaces, spaces_feature
 from gateway.spaces.opening import PublicBase, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
@@ -206,8 +207,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             if spaces is not None and base is not None:
                 rooms = Rooms(supervisor, settings.echo, now_here)
                 spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
-                entrance = RoomEntrance(spaces.find_at, rooms, supervisor, devices.pump, now_here)
-                echo_features = (spaces_feature(spaces, settings.echo, base, new_id), entrance.feature)
+                admission = SpaceAdmission(spaces.find, now_here, settings.echo)
+                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
+                echo_features = (spaces_feature(spaces, admission, settings.echo, base, new_id), entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,

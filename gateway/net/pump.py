@@ -65,6 +65,17 @@ class Pump:
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
 
+    def pause(self, sock: socket.socket) -> None:
+        """No calls for what there is to read, until `resume`: TCP makes the peer wait. A hang-up is told still."""
+        self._watch(sock, 0)
+
+    def resume(self, sock: socket.socket) -> None:
+        self._watch(sock, select.EPOLLIN)
+
+    def _watch(self, sock: socket.socket, events: int) -> None:
+        if sock.fileno() in self._owners:
+            self._epoll.modify(sock.fileno(), events)
+
     async def run(self) -> None:
         while True:
             # Also the checkpoint between batches: it lets every other task run even when more is ready at once.

@@ -1,13 +1,14 @@
 """Who gets to a space: rates by address and by space, and the token, which is all there is to show.
 
-Unknown and ended tokens are answered alike. Requests with them have a rate of their own, by address; one that holds a
-good token is never made to wait for what others of its address guess.
+Unknown and ended tokens are answered alike. Requests and upgrades with them have one rate of their own, by address; one
+that holds a good token is never made to wait for what others of its address guess.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+from actors.node.moment import Moment
 from actors.space.events import Space
-from actors.space.spaces import EchoSpaces
 from gateway.net.addresses import network_of
 from gateway.net.exchange import Exchange
 from gateway.spaces.answers import refuse
@@ -16,36 +17,62 @@ from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    error: EchoError
+    wait_ms: int | None = None
+
+
 class SpaceAdmission:
-    def __init__(self, spaces: EchoSpaces, settings: EchoSettings) -> None:
-        self._spaces = spaces
+    def __init__(self, find: Callable[[str], Space | None], now: Callable[[], Moment], settings: EchoSettings) -> None:
+        """`find` gives the live space of a token."""
+        self._find = find
+        self._now = now
         self._requests = Rate(settings.rest_burst, settings.rest_per_s)
         self._of_spaces = Rate(settings.room_rest_burst, settings.room_rest_per_s)
+        self._upgrades = Rate(settings.upgrades_burst, settings.upgrades_per_s)
+        self._of_rooms = Rate(settings.room_upgrades_burst, settings.room_upgrades_per_s)
         self._unknown = Rate(settings.unknown_tokens_burst, settings.unknown_tokens_per_min / 60)
 
     async def admit(self, exchange: Exchange, token: str, headers: Mapping[bytes, bytes]) -> Space | None:
         """The live space of this token; None when the refusal is sent."""
         if not await self.admit_address(exchange, headers):
             return None
-        now_s = self._spaces.now().mono_s
-        space = self._spaces.find(token)
-        if space is None:
-            wait_ms = self._unknown.take(address_of(exchange), now_s)
-            error = EchoError.SPACE_NOT_FOUND if wait_ms is None else EchoError.RATE_LIMITED
-            await refuse(exchange, error, headers, wait_ms)
-            return None
-        wait_ms = self._of_spaces.take(space.space_id, now_s)
-        if wait_ms is not None:
-            await refuse(exchange, EchoError.RATE_LIMITED, headers, wait_ms)
-            return None
-        return space
+        found = self._find_or_refuse(exchange, token)
+        if isinstance(found, Space):
+            wait_ms = self._of_spaces.take(found.space_id, self._now().mono_s)
+            if wait_ms is None:
+                return found
+            found = Refusal(EchoError.RATE_LIMITED, wait_ms)
+        await refuse(exchange, found.error, headers, found.wait_ms)
+        return None
 
     async def admit_address(self, exchange: Exchange, headers: Mapping[bytes, bytes]) -> bool:
         """Whether this address may ask for anything now; else the refusal is sent."""
-        wait_ms = self._requests.take(address_of(exchange), self._spaces.now().mono_s)
+        wait_ms = self._requests.take(address_of(exchange), self._now().mono_s)
         if wait_ms is not None:
             await refuse(exchange, EchoError.RATE_LIMITED, headers, wait_ms)
         return wait_ms is None
+
+    def admit_upgrade(self, exchange: Exchange, token: str) -> Space | Refusal:
+        """The live space of this token. That its room may be entered now is asked when all else is right."""
+        found = self._find_or_refuse(exchange, token)
+        if isinstance(found, Space):
+            wait_ms = self._upgrades.take(address_of(exchange), self._now().mono_s)
+            if wait_ms is not None:
+                return Refusal(EchoError.RATE_LIMITED, wait_ms)
+        return found
+
+    def admit_to_room(self, space: Space) -> Refusal | None:
+        wait_ms = self._of_rooms.take(space.space_id, self._now().mono_s)
+        return None if wait_ms is None else Refusal(EchoError.RATE_LIMITED, wait_ms)
+
+    def _find_or_refuse(self, exchange: Exchange, token: str) -> Space | Refusal:
+        space = self._find(token)
+        if space is not None:
+            return space
+        wait_ms = self._unknown.take(address_of(exchange), self._now().mono_s)
+        return Refusal(EchoError.SPACE_NOT_FOUND if wait_ms is None else EchoError.RATE_LIMITED, wait_ms)
 
 
 def address_of(exchange: Exchange) -> str:

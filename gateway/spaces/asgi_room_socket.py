@@ -35,6 +35,8 @@ class AsgiRoomSocket:
         self._close: RoomClose | None = None
         self._has_work = trio.Event()
         self._writing_since_s: float | None = None
+        self._may_read = trio.Event()
+        self._may_read.set()
 
     def send(self, frames: bytes, *, is_opening: bool = False) -> None:
         if self._close is not None:
@@ -56,6 +58,13 @@ class AsgiRoomSocket:
         times = 1 if is_stuck else HARD_TIMES
         over_frames = len(self._frames) >= self._spaces.unsent_frames_max * times
         return not over_frames and self._bytes < self._spaces.unsent_bytes_max * times
+
+    def stop_reading(self) -> None:
+        if self._may_read.is_set():
+            self._may_read = trio.Event()
+
+    def read_on(self) -> None:
+        self._may_read.set()
 
     def close(self, close: RoomClose) -> None:
         if self._close is None:
@@ -88,6 +97,7 @@ class AsgiRoomSocket:
                 room.receive(self._key, [(message["bytes"], False)])
             else:
                 room.receive(self._key, [(text.encode("utf-8", "surrogatepass"), True)])
+            await self._may_read.wait()
         both.cancel()
 
     async def _write(self, send: Send) -> None:

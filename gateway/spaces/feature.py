@@ -1,4 +1,4 @@
-"""All routes of echo spaces as one feature. The supervised task that ends spaces on time starts with it."""
+"""All routes of echo spaces but rooms, as one feature. The supervised task that ends spaces on time starts with it."""
 
 import sys
 from collections.abc import Callable
@@ -22,10 +22,14 @@ from gateway.spaces.text_routes import TextRoutes
 
 
 def spaces_feature(
-    spaces: EchoSpaces, settings: EchoSettings, base: Callable[[], str], new_id: Callable[[], str]
+    spaces: EchoSpaces,
+    admission: SpaceAdmission,
+    settings: EchoSettings,
+    base: Callable[[], str],
+    new_id: Callable[[], str],
 ) -> Feature:
     """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens."""
-    admission, documents = SpaceAdmission(spaces, settings), Documents(settings, base)
+    documents = Documents(settings, base)
     kv, files = KvRoutes(SpaceValues(spaces), settings), FileRoutes(SpaceFiles(spaces, new_id), settings, base)
     more: dict[tuple[str, bool], Methods] = {
         ("files", False): {"GET": files.list, "POST": files.upload},

@@ -5,7 +5,7 @@ do not see a status. Over TLS and HTTP/2 there is no socket to adopt: the same r
 """
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -13,7 +13,6 @@ from typing import TypeAlias
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from actors.node.moment import Moment
 from actors.space.events import Space
 from actors.space.room import Room
 from actors.space.room_effects import Opening
@@ -21,32 +20,27 @@ from actors.space.rooms import Rooms
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.supervisor import Supervisor
 from gateway.main.feature import Feature
-from gateway.net.addresses import Addresses, network_of
+from gateway.net.addresses import Addresses
 from gateway.net.exchange import BadQuery, Exchange
 from gateway.net.http1.connection import UPGRADE
 from gateway.net.pump import Pump
 from gateway.net.router import ANY
 from gateway.net.websocket.protocol import WireProtocol
+from gateway.spaces.admission import Refusal, SpaceAdmission, address_of
+from gateway.spaces.answers import refuse
 from gateway.spaces.asgi_room_socket import AsgiRoomSocket
-from gateway.spaces.room_query_rules import chosen_encoding, opening_of
-from gateway.spaces.room_socket import RoomSocket, RoomSocketSettings, SocketServices
-from gateway.spaces.upgrade_rate_rules import UpgradeGate, UpgradeRates
+from gateway.spaces.room_query_rules import chosen_encoding, offered_protocols, opening_of
+from gateway.spaces.room_socket import RoomSocket, SocketServices
+from gateway.spaces.settings import EchoSettings
 from schemas.echo.closes import RoomClose
-from schemas.echo.errors import EchoError, error_object, retry_after_s
+from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 
 Upgrade: TypeAlias = Callable[[], tuple[socket.socket, bytes]]
 
 PATH = "/ws/s/"
-_HANDSHAKE = frozenset(
-    {b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-version", b"sec-websocket-protocol"}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    error: EchoError
-    wait_ms: int | None = None
+VERSION = "13"  # of WebSocket: there is no other
+_HANDSHAKE = frozenset({b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-version"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +48,7 @@ class _Admitted:
     space: Space
     opening: Opening
     encoding: Encoding
+    is_offered: bool  # what was not offered must not be chosen
     upgrade: Upgrade | None  # None: over ASGI
     answer: bytes
     address: str  # which is counted until it leaves
@@ -61,23 +56,12 @@ class _Admitted:
 
 class RoomEntrance:
     def __init__(
-        self,
-        find: Callable[[str, int], Space | None],
-        rooms: Rooms,
-        supervisor: Supervisor,
-        pump: Pump,
-        now: Callable[[], Moment],
-        *,
-        rates: UpgradeRates | None = None,
-        sockets: RoomSocketSettings | None = None,
+        self, admission: SpaceAdmission, rooms: Rooms, supervisor: Supervisor, pump: Pump, settings: EchoSettings
     ) -> None:
-        """`find` gives the live space of a token, at a time in Unix milliseconds."""
-        self._find = find
+        self._admission = admission
         self._rooms = rooms
-        self._now = now
-        self._gate = UpgradeGate(rates or UpgradeRates())
-        self._services = SocketServices(supervisor, pump, rooms.settings, sockets or RoomSocketSettings())
-        self._addresses = Addresses((), self._services.settings.sockets_per_address_max)
+        self._services = SocketServices(supervisor, pump, settings)
+        self._addresses = Addresses((), settings.sockets_per_address_max)
         self.sockets = 0
         """Open ones, those that are closing included."""
 
@@ -87,48 +71,46 @@ class RoomEntrance:
 
     async def enter(self, exchange: Exchange) -> None:
         verdict = self._judge(exchange)
-        if isinstance(verdict, _Refused):
+        if isinstance(verdict, Refusal):
             await _refuse(exchange, verdict)
         elif verdict.upgrade is not None:
             self._adopt(verdict, verdict.upgrade)  # no checkpoint since it was judged: the socket has one owner
         else:
             await self._serve(exchange, verdict)
 
-    def _judge(self, exchange: Exchange) -> _Admitted | _Refused:
+    def _judge(self, exchange: Exchange) -> _Admitted | Refusal:
         """Who is admitted is counted."""
-        now = self._now()
-        address = network_of((exchange.scope.get("client") or ("", 0))[0])
-        wait_ms = self._gate.arrive(address, now.mono_s)
-        if wait_ms is not None:
-            return _Refused(EchoError.RATE_LIMITED, wait_ms)
-        space = self._find(exchange.name, now.wall_ms)
-        if space is None:
-            self._gate.guess(address, now.mono_s)
-            return _Refused(EchoError.SPACE_NOT_FOUND)
-        if exchange.method not in ("GET", "HEAD"):
-            return _Refused(EchoError.METHOD_NOT_ALLOWED)
-        wait_ms = self._gate.enter(space.space_id, now.mono_s)
-        if wait_ms is not None:
-            return _Refused(EchoError.RATE_LIMITED, wait_ms)
+        space = self._admission.admit_upgrade(exchange, exchange.name)
+        if isinstance(space, Refusal):
+            return space
+        if exchange.method != "GET":
+            return Refusal(EchoError.METHOD_NOT_ALLOWED)
         upgrade = exchange.extension(UPGRADE)
-        if upgrade is None and exchange.scope["type"] != "websocket":
-            return _Refused(EchoError.UPGRADE_REQUIRED)
-        encoding = chosen_encoding(exchange.header(b"sec-websocket-protocol"), space.protocol)
+        is_socket = upgrade is not None or exchange.scope["type"] == "websocket"
+        if not is_socket or exchange.header(b"sec-websocket-version") != VERSION:
+            return Refusal(EchoError.UPGRADE_REQUIRED)
+        offered = offered_protocols(exchange.header(b"sec-websocket-protocol"))
+        encoding = chosen_encoding(offered, space.protocol)
         if encoding is None:
-            return _Refused(EchoError.UNSUPPORTED_PROTOCOL)
-        answer = b"" if upgrade is None else _handshake(exchange, encoding)
+            return Refusal(EchoError.UNSUPPORTED_PROTOCOL)
+        answer = b"" if upgrade is None else _handshake(exchange, encoding, is_offered=bool(offered))
         try:
             opening = opening_of(exchange.query, self._rooms.new_id)
         except BadQuery:
             opening = None
         if opening is None or answer is None:
-            return _Refused(EchoError.INVALID_PAYLOAD)
+            return Refusal(EchoError.INVALID_PAYLOAD)
         if self.sockets >= self._services.settings.sockets_max or not self._rooms.has_place_for(space.space_id):
-            return _Refused(EchoError.OVERLOADED)
+            return Refusal(EchoError.OVERLOADED)
+        address = address_of(exchange)
         if not self._addresses.enter(address):
-            return _Refused(EchoError.OVERLOADED)
+            return Refusal(EchoError.OVERLOADED)
+        refusal = self._admission.admit_to_room(space)  # last: what is refused for anything else takes nobody's place
+        if refusal is not None:
+            self._addresses.leave(address)
+            return refusal
         self.sockets += 1
-        return _Admitted(space, opening, encoding, upgrade, answer, address)
+        return _Admitted(space, opening, encoding, bool(offered), upgrade, answer, address)
 
     def _adopt(self, admitted: _Admitted, upgrade: Upgrade) -> None:
         sock, early = upgrade()
@@ -149,7 +131,7 @@ class RoomEntrance:
         """Where there is no socket to adopt."""
         is_text, key = admitted.encoding is Encoding.JSON, admitted.opening.key
         connection = AsgiRoomSocket(key, self._rooms.settings, is_text=is_text)
-        subprotocol = admitted.encoding.subprotocol if exchange.header(b"sec-websocket-protocol") else None
+        subprotocol = admitted.encoding.subprotocol if admitted.is_offered else None
 
         def join(ready: AsgiRoomSocket) -> Room:
             return self._rooms.join(admitted.space, admitted.opening, ready)
@@ -166,28 +148,29 @@ class RoomEntrance:
         self._addresses.leave(address)
 
 
-def _handshake(exchange: Exchange, encoding: Encoding) -> bytes | None:
+def _handshake(exchange: Exchange, encoding: Encoding, *, is_offered: bool) -> bytes | None:
     """The answer that upgrades; None: what was asked is no handshake. Neither path nor query goes in."""
-    has_offer = bool(exchange.header(b"sec-websocket-protocol"))  # what was not offered must not be chosen
     headers = Headers(
         (name.decode(), value.decode("latin-1")) for name, value in exchange.scope["headers"] if name in _HANDSHAKE
     )
+    if is_offered:
+        headers["Sec-WebSocket-Protocol"] = encoding.subprotocol
     protocol = WireProtocol(
         bytes_max=0,
         too_large=RoomClose.TOO_LARGE.value,
         malformed=RoomClose.BAD_FRAME.value,
-        subprotocols=[encoding.subprotocol] if has_offer else [],
+        subprotocols=[encoding.subprotocol] if is_offered else [],
     )
     response = protocol.accept(Request("/", headers))
     return response.serialize() if response.status_code == 101 else None
 
 
-async def _refuse(exchange: Exchange, refused: _Refused) -> None:
-    error, wait_ms = refused.error, refused.wait_ms
-    headers: Mapping[bytes, bytes] = {}
-    if wait_ms is not None:
-        headers = {b"retry-after": str(retry_after_s(wait_ms)).encode()}
-    elif error is EchoError.METHOD_NOT_ALLOWED:
-        headers = {b"allow": b"GET"}
-    correlation_id = exchange.logged_id(error.status)
-    await exchange.json(error_object(error, correlation_id, wait_ms), error.status, headers)
+async def _refuse(exchange: Exchange, refusal: Refusal) -> None:
+    headers: dict[bytes, bytes] = {}
+    if refusal.error is EchoError.METHOD_NOT_ALLOWED:
+        headers[b"allow"] = b"GET"
+    elif refusal.error is EchoError.UPGRADE_REQUIRED:
+        headers[b"sec-websocket-version"] = VERSION.encode()
+        if exchange.scope["http_version"] != "2":  # which has no such header
+            headers[b"upgrade"] = b"websocket"
+    await refuse(exchange, refusal.error, headers, refusal.wait_ms)

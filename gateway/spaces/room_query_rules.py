@@ -27,9 +27,13 @@ def opening_of(query: Callable[[str], str | None], new_id: Callable[[], str]) ->
     return Opening(new_id(), uid, subs, wants_copy, watches, None if since is None else int(since), epoch)
 
 
-def chosen_encoding(offered: str | None, usual: Encoding) -> Encoding | None:
-    """By `Sec-WebSocket-Protocol`: the first that we speak. None: others were offered, but none of ours."""
-    names = [name.strip() for name in (offered or "").split(",") if name.strip()]
+def offered_protocols(header: str | None) -> list[str]:
+    """By `Sec-WebSocket-Protocol`; an empty one offers none."""
+    return [name.strip() for name in (header or "").split(",") if name.strip()]
+
+
+def chosen_encoding(names: list[str], usual: Encoding) -> Encoding | None:
+    """The first that we speak. None: others were offered, but none of ours."""
     if not names:
         return usual
     return next((_ENCODINGS[name] for name in names if name in _ENCODINGS), None)

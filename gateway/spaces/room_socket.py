@@ -1,7 +1,7 @@
 """A client's WebSocket in a room, on a socket adopted from the door: bytes in by the pump, bytes out without waiting.
 
     open ── the client's close ──► answered, closed
-      ├──── the room's close ──► closing ── the client hangs up, or `close_s_max` has passed ──► closed
+      ├──── the room's close ──► closing ── the client hangs up, or `socket_close_s_max` has passed ──► closed
       └──── reset, end of file ──► closed
 
 There is a task only while something waits to be written or a close is under way. What messages mean, and what a client
@@ -20,7 +20,6 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN
 
 from actors.space.room import Room
-from actors.space.settings import SpaceSettings
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.crash_report import report
 from actors.supervision.errors import SupervisorStoppingError
@@ -30,18 +29,11 @@ from gateway.net.pump import Pump
 from gateway.net.websocket.frame_reader import FrameReader
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.outgoing import Outgoing
+from gateway.spaces.settings import EchoSettings
 from schemas.echo.closes import RoomClose
+from schemas.websocket_frames import pong_frame
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class RoomSocketSettings:
-    sockets_max: int = 10_000  # of all rooms; the next upgrade is 503 `overloaded`
-    sockets_per_address_max: int = 1_024  # of all rooms, for one address (of IPv6, a /64); the next is 503 `overloaded`
-    read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
-    control_frames_max: int = 16  # pings, pongs and fragments in one read; more: 4429
-    close_s_max: float = 5.0  # for the close frame to go out and the client to hang up; then the socket is closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +42,7 @@ class SocketServices:
 
     supervisor: Supervisor
     pump: Pump
-    spaces: SpaceSettings
-    settings: RoomSocketSettings
+    settings: EchoSettings
 
 
 class RoomSocket:
@@ -59,6 +50,7 @@ class RoomSocket:
 
     __slots__ = (
         "_fragments",
+        "_is_begun_text",
         "_is_closing",
         "_is_gone",
         "_is_parted",
@@ -92,15 +84,17 @@ class RoomSocket:
         self._services = services
         self._on_end: Callable[[], None] | None = on_end
         self._protocol = WireProtocol(
-            bytes_max=services.spaces.message_bytes_max,
+            bytes_max=services.settings.message_bytes_max,
             too_large=RoomClose.TOO_LARGE.value,
             malformed=RoomClose.BAD_FRAME.value,
             state=OPEN,
+            answers_pings=False,
         )
         self._reader = FrameReader(self._protocol, is_text=is_text)
         self._room: Room | None = None
         self._outgoing = Outgoing(opening)
-        self._fragments: list[bytes | bool] | None = None
+        self._fragments: bytearray | None = None  # of a message that has begun; None also if it is to be dropped
+        self._is_begun_text = False
         self._is_closing = False
         self._is_parted = False  # both sides have said close
         self._is_gone = False
@@ -121,7 +115,7 @@ class RoomSocket:
 
     def on_readable(self) -> None:
         try:
-            data = self._sock.recv(self._services.settings.read_bytes_max)
+            data = self._sock.recv(self._services.settings.socket_read_bytes_max)
         except BlockingIOError:
             return
         except OSError:
@@ -141,42 +135,46 @@ class RoomSocket:
         room, protocol = self._room, self._protocol
         assert room is not None
         messages: list[tuple[bytes, bool]] = []
-        others = 0
+        pongs: list[bytes] = []
         for message in self._reader.read(data):
             if not isinstance(message, Frame):
                 messages.append((message, self.is_text))
             elif message.fin and message.opcode in (Opcode.TEXT, Opcode.BINARY):
                 messages.append((bytes(message.data), message.opcode is Opcode.TEXT))
             else:
-                others += 1
-                self._take_other(message, messages)
+                self._take_other(room, message, messages, pongs)
         if messages:
             room.receive(self._key, messages)
-        if others and not self._is_closing:
-            room.hear(self._key)
-        if others > self._services.settings.control_frames_max:
-            room.drop(self._key, RoomClose.RATE_LIMITED)
         if protocol.parser_exc is not None:
             is_large = isinstance(protocol.parser_exc, PayloadTooBig)
             room.drop(self._key, RoomClose.TOO_LARGE if is_large else RoomClose.BAD_FRAME)
         elif protocol.close_rcvd is not None:
             self._part()
-        elif (pongs := protocol.data_to_send()) and not self._is_closing:
+        elif pongs and not self._is_closing:
             self.send(b"".join(pongs))
             if not self.flush():
                 room.drop(self._key, RoomClose.SLOW)
 
-    def _take_other(self, frame: Frame, messages: list[tuple[bytes, bool]]) -> None:
+    def _take_other(self, room: Room, frame: Frame, messages: list[tuple[bytes, bool]], pongs: list[bytes]) -> None:
+        """No whole message, but it counts toward the rate as one does. The last fragment counts as the message."""
         match frame.opcode:
+            case Opcode.PING:
+                if room.count(self._key, is_data=False):
+                    pongs.append(pong_frame(bytes(frame.data)))
+            case Opcode.PONG:
+                room.count(self._key, is_data=False)
             case Opcode.TEXT | Opcode.BINARY:
-                self._fragments = [frame.opcode is Opcode.TEXT, bytes(frame.data)]
+                self._is_begun_text = frame.opcode is Opcode.TEXT
+                self._fragments = bytearray(frame.data) if room.count(self._key, is_data=True) else None
             case Opcode.CONT:
-                assert self._fragments is not None  # or the library had refused it
-                self._fragments.append(bytes(frame.data))
-                if frame.fin:
-                    is_text, *parts = self._fragments
+                if self._fragments is not None and frame.fin:
+                    self._fragments += frame.data
+                    messages.append((bytes(self._fragments), self._is_begun_text))
                     self._fragments = None
-                    messages.append((b"".join(part for part in parts if isinstance(part, bytes)), bool(is_text)))
+                elif not room.count(self._key, is_data=True):
+                    self._fragments = None
+                elif self._fragments is not None:
+                    self._fragments += frame.data  # no more of them than of one message: the library counts
 
     def _part(self) -> None:
         """The client has said close. The library has the answer ready, unless we were first."""
@@ -218,8 +216,14 @@ class RoomSocket:
         if not self._outgoing:
             return True
         self._work()
-        spaces = self._services.spaces
-        return not self._outgoing.exceeds(spaces.unsent_frames_max, spaces.unsent_bytes_max)
+        settings = self._services.settings
+        return not self._outgoing.exceeds(settings.unsent_frames_max, settings.unsent_bytes_max)
+
+    def stop_reading(self) -> None:
+        self._services.pump.pause(self._sock)
+
+    def read_on(self) -> None:
+        self._services.pump.resume(self._sock)
 
     def close(self, close: RoomClose) -> None:
         if self._is_closing:
@@ -238,12 +242,13 @@ class RoomSocket:
         self._write()
         if self._is_gone:
             return
+        self.read_on()  # for its end
         if self._is_parted and not self._outgoing and not self._is_working:
             self._release()
             return
         self._work()
         if self._patience is not None:
-            self._patience.deadline = trio.current_time() + self._services.settings.close_s_max
+            self._patience.deadline = trio.current_time() + self._services.settings.socket_close_s_max
             if self._is_parted and not self._outgoing:
                 self._patience.cancel()
 

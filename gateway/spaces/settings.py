@@ -1,4 +1,4 @@
-"""The section `[echo]`: the limits of spaces (`actors/space/settings.py`), and those of their HTTP routes."""
+"""The section `[echo]`: the limits of spaces (`actors/space/settings.py`), and those of their routes and sockets."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,5 +21,14 @@ class EchoSettings(SpaceSettings):
     creations_per_h: float = 10.0
     passwords_burst: int = 10  # wrong passwords from one address
     passwords_per_min: float = 10.0
-    unknown_tokens_burst: int = 30  # requests of one address with a token of no space
+    unknown_tokens_burst: int = 30  # requests and upgrades of one address with a token of no space
     unknown_tokens_per_min: float = 30.0
+    upgrades_burst: int = 30  # to rooms, by one address
+    upgrades_per_s: float = 1.0
+    room_upgrades_burst: int = 60  # to one room, by whomever
+    room_upgrades_per_s: float = 5.0
+    # ---- sockets of rooms
+    sockets_max: int = 10_000  # of all rooms; the next upgrade is 503 `overloaded`
+    sockets_per_address_max: int = 1_024  # of all rooms, for one address; the next upgrade is 503 `overloaded`
+    socket_read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
+    socket_close_s_max: float = 5.0  # for the close frame to go out and the client to hang up; then closed regardless

@@ -20,6 +20,7 @@ _TOKEN = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQR
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}
 _LINES_REMEMBERED_MAX = 256  # the headers of most responses are the same few; others are checked each time
 _NO_CONTENT, _NOT_MODIFIED = HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value
+_UPGRADE_REQUIRED = HTTPStatus.UPGRADE_REQUIRED.value
 _date = (0, b"")
 
 
@@ -62,6 +63,8 @@ class Response:
                     if b"close" in value.lower():
                         self.keep_alive = False
                     continue
+                case b"upgrade" if status == _UPGRADE_REQUIRED:  # RFC 9110 §15.5.22
+                    line += b"connection: upgrade\r\n"
                 case b"transfer-encoding" | b"keep-alive" | b"upgrade":
                     continue  # the connection is ours
                 case b"date":

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from websockets.frames import CloseCode
+from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import CONNECTING, State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
@@ -28,7 +28,9 @@ class WireProtocol(ServerProtocol):
         malformed: Close,
         subprotocols: Sequence[str] = (),
         state: State = CONNECTING,
+        answers_pings: bool = True,
     ) -> None:
+        """`answers_pings` is for who does not count them; else a pong is up to who reads the ping."""
         super().__init__(
             subprotocols=[Subprotocol(name) for name in subprotocols] or None,
             extensions=[],
@@ -38,6 +40,11 @@ class WireProtocol(ServerProtocol):
         )
         self._too_large = too_large
         self._malformed = malformed
+        self._answers_pings = answers_pings
+
+    def send_frame(self, frame: Frame) -> None:
+        if self._answers_pings or frame.opcode is not Opcode.PONG:
+            super().send_frame(frame)
 
     def fail(self, code: CloseCode | int, reason: str = "") -> None:
         if code == CloseCode.ABNORMAL_CLOSURE:  # the peer is gone: nothing is sent

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from actors.node.moment import Moment
-from actors.space.room_effects import CloseWith, Effects, Opening, SendPing, SendTo
+from actors.space.room_effects import CloseWith, Effects, Opening, ReadOn, SendPing, SendTo, StopReading
 from actors.space.room_rules import RoomRules
 from actors.space.settings import SpaceSettings
 from schemas.echo.closes import RoomClose
@@ -24,6 +24,7 @@ class Party:
         self.room = RoomRules(self.settings, "space", EPOCH, ends_at_ms, START, is_encrypted=is_encrypted)
         self.inbox: dict[str, list[ServerFrame]] = {}
         self.closes: dict[str, RoomClose] = {}
+        self.unread: set[str] = set()
         self.pings: list[tuple[str, float]] = []
         self._opened = 0
 
@@ -51,6 +52,13 @@ class Party:
                         self.inbox[key].append(frame)
                 case SendPing(key=key):
                     self.pings.append((key, self.now.mono_s))
+                case StopReading(key=key):
+                    assert key not in self.closes
+                    assert key not in self.unread
+                    self.unread.add(key)
+                case ReadOn(key=key):
+                    assert key not in self.closes
+                    self.unread.remove(key)
                 case CloseWith(key=key, close=close):
                     assert key not in self.closes
                     self.closes[key] = close
@@ -74,6 +82,11 @@ class Party:
 
     def say(self, key: str, frame: ClientFrame | BadFrame) -> Effects:
         return self.perform(self.room.receive(key, frame, self.now))
+
+    def count(self, key: str, *, is_data: bool = False) -> bool:
+        is_taken, effects = self.room.count(key, self.now, is_data=is_data)
+        self.perform(effects)
+        return is_taken
 
     def leave(self, key: str, *, is_clean: bool = True) -> None:
         self.perform(self.room.left(key, self.now, is_clean=is_clean))

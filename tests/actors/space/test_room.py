@@ -38,6 +38,7 @@ class FakeConnection:
     def __init__(self, *, is_text: bool = True) -> None:
         self.is_text = is_text
         self.is_stalled = False
+        self.is_read = True
         self.raises: Exception | None = None
         self.wires: list[bytes] = []
         self.flushes = 0
@@ -56,6 +57,14 @@ class FakeConnection:
             raise self.raises
         self.flushes += 1
         return not self.is_stalled
+
+    def stop_reading(self) -> None:
+        assert not self.closes
+        self.is_read = False
+
+    def read_on(self) -> None:
+        assert not self.closes
+        self.is_read = True
 
     def close(self, close: RoomClose) -> None:
         self.closes.append(close)
@@ -179,6 +188,18 @@ async def test_pings_are_sent_and_silence_ends_with_4408(autojump_clock: MockClo
         assert silent.closes == [RoomClose.TIMEOUT]
         assert silent.wires == [PING, PING]
         assert heard.closes == []
+
+
+async def test_connection_over_its_rate_is_not_read_for_a_while(autojump_clock: MockClock) -> None:
+    async with house() as here:
+        room, one = here.join("a")
+        room.receive("a", [(HI, True)] * 101)
+        assert not one.is_read
+        await trio.sleep(0.24)
+        assert not one.is_read
+        await trio.sleep(0.02)
+        assert one.is_read
+        assert room.count("a", is_data=False)
 
 
 async def test_room_ends_for_everybody_at_its_time(autojump_clock: MockClock) -> None:

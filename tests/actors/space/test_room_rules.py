@@ -183,6 +183,81 @@ def test_room_that_has_its_1000_frames_drops_the_next_whoever_sends_it() -> None
     assert party.closes == {}
 
 
+def test_pings_pongs_and_fragments_cost_a_token_each_as_messages_do() -> None:
+    party = Party()
+    key, other = party.open("u"), party.open("other")
+    assert all(party.count(key, is_data=number % 2 == 0) for number in range(99))
+    party.say(key, Ping())
+    assert not party.count(key)
+    assert errors(party, key) == []  # a ping is dropped without a word
+    party.say(key, HI)
+    assert errors(party, key) == [EchoError.RATE_LIMITED]
+    assert party.seqs(other) == []
+
+
+def test_dropped_frames_with_an_id_are_told_each_and_the_others_once_in_a_pause() -> None:
+    party = Party()
+    key = party.open("u")
+    for _ in range(100):
+        party.count(key)
+    for _ in range(50):
+        party.count(key)
+        party.count(key, is_data=True)
+        party.say(key, BAD)
+        party.say(key, HI)
+    assert errors(party, key) == [EchoError.RATE_LIMITED]
+    party.say(key, Send(b"1", id="i"))
+    assert party.last(key) == Problem(EchoError.RATE_LIMITED, "i", 20)
+    party.run(0.25)
+    for _ in range(50):
+        party.say(key, HI)
+    assert len(errors(party, key)) == 3
+
+
+def test_connection_over_its_rate_is_not_read_until_its_bucket_has_something_again() -> None:
+    party = Party()
+    key, other = party.open("u"), party.open("other")
+    for _ in range(101):
+        party.count(key)
+    assert party.unread == {key}
+    party.run(0.249)
+    assert party.unread == {key}
+    party.run(0.002)
+    assert party.unread == set()
+    assert sum(party.count(key) for _ in range(20)) == 12
+    party.leave(key, is_clean=False)
+    party.run(1)
+    assert party.unread == {key}  # nobody is told to read what has gone
+    assert other not in party.closes
+
+
+def test_flood_of_pings_is_closed_with_4429_after_five_seconds_although_it_is_paused() -> None:
+    party = Party()
+    key = party.open("u")
+    started_s = party.now.mono_s
+    while key not in party.closes:
+        assert party.now.mono_s - started_s < 6
+        if key not in party.unread:
+            for _ in range(1000):
+                party.count(key)
+        party.run(0.01)
+    assert party.closes == {key: RoomClose.RATE_LIMITED}
+    assert party.now.mono_s - started_s == pytest.approx(5, abs=0.3)
+
+
+def test_dropped_frames_of_a_flood_leave_the_rooms_rate_to_the_others() -> None:
+    party = Party()
+    keys = [party.open(f"u{n}") for n in range(10)]
+    for _ in range(5000):
+        party.say(keys[0], HI)
+        party.count(keys[0])
+    for key in keys[1:]:
+        for _ in range(100):
+            party.say(key, HI)
+    assert party.room.seq == 50 + 900
+    assert all(errors(party, key) == [] for key in keys[1:])
+
+
 def test_flood_of_five_seconds_on_end_is_closed_with_4429() -> None:
     party = Party()
     key = party.open("u")

@@ -129,6 +129,29 @@ async def test_a_socket_that_is_readable_before_it_is_registered_is_read(
         await reader.until(lambda: reader.received == b"first frame")
 
 
+async def test_paused_socket_is_not_read_until_it_is_resumed_but_its_end_is_told(
+    pump: Pump, pair: Pair, nursery: trio.Nursery
+) -> None:
+    (ours, theirs), (other, others), (lost, losts) = pair(), pair(), pair()
+    reader, going_on, ending = Reader(pump, ours), Reader(pump, other), Reader(pump, lost)
+    nursery.start_soon(pump.run)
+    with trio.fail_after(TEST_S_MAX):
+        pump.pause(ours)
+        pump.pause(ours)
+        pump.pause(lost)
+        theirs.sendall(b"later")
+        losts.close()
+        others.sendall(b"now")
+        await going_on.until(lambda: going_on.received == b"now")
+        await ending.until(lambda: ending.gone)
+        assert reader.calls == 0
+        pump.resume(ours)
+        await reader.until(lambda: reader.received == b"later")
+        pump.unregister(ours)
+        pump.resume(ours)  # which is nobody's any more
+    assert pump.sockets == 1
+
+
 async def test_what_an_owner_leaves_unread_brings_it_back(pump: Pump, pair: Pair, nursery: trio.Nursery) -> None:
     ours, theirs = pair()
     reader = Reader(pump, ours)

@@ -19,18 +19,18 @@ from websockets.typing import Subprotocol
 from actors.node.moment import Moment
 from actors.space.events import Space
 from actors.space.rooms import Rooms
-from actors.space.settings import SpaceSettings
 from actors.space.space_rules import Spaces
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.main.clock import now
 from gateway.net.http1.door import Door
+from gateway.net.http1.settings import DoorSettings
 from gateway.net.pump import Pump
 from gateway.net.router import Router
+from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.room_entrance import RoomEntrance
-from gateway.spaces.room_socket import RoomSocketSettings
-from gateway.spaces.upgrade_rate_rules import UpgradeRates
+from gateway.spaces.settings import EchoSettings
 from schemas.echo.echo_pb2 import Frame
 from schemas.echo.frames import Encoding
 from schemas.echo.names import ROOM_TOKEN, credential, credential_hash
@@ -122,16 +122,16 @@ def upgrade(token: str, query: str = "presence=0", more: bytes = b"") -> bytes:
     ) % (token.encode(), query.encode(), more)
 
 
-FAST = UpgradeRates(address_burst=10_000, room_burst=10_000)
+UNHURRIED: dict[str, Any] = {"frames_per_s_max": 100_000, "room_frames_per_s_max": 100_000}
+"""So that no client is over its rate."""
 
 
 @contextlib.asynccontextmanager
 async def site(
-    settings: SpaceSettings | None = None,
-    rates: UpgradeRates = FAST,
-    sockets: RoomSocketSettings | None = None,
-    tls: ssl.SSLContext | None = None,
+    tls: ssl.SSLContext | None = None, door_settings: DoorSettings | None = None, **limits: Any
 ) -> AsyncIterator[Site]:
+    """`limits` are settings; upgrades are as good as unlimited otherwise."""
+    settings = EchoSettings(**{"upgrades_burst": 10_000, "room_upgrades_burst": 10_000, **limits})
     with trio.fail_after(PATIENCE_S), capture_logs() as logged:
         async with trio.open_nursery() as nursery:
             supervisor, pump, spaces = Supervisor(), Pump(), Spaces()
@@ -140,13 +140,15 @@ async def site(
                 name="pump", run=pump.run, kind=Kind.PERMANENT, stage=Stage.CORE, on_end=lambda _: pump.close()
             )
             supervisor.start(run_pump)
-            rooms = Rooms(supervisor, settings or SpaceSettings(), now)
-            entrance = RoomEntrance(spaces.find, rooms, supervisor, pump, now, rates=rates, sockets=sockets)
+            rooms = Rooms(supervisor, settings, now)
+            admission = SpaceAdmission(lambda token: spaces.find(token, now().wall_ms), now, settings)
+            entrance = RoomEntrance(admission, rooms, supervisor, pump, settings)
             feature = entrance.feature
             door = Door(
                 supervisor,
                 Router(rooms.new_id, feature.routes, takes_upgrade=feature.takes_upgrade),
                 body_bytes_max=lambda _: 1000,
+                settings=door_settings or DoorSettings(),
                 takes_upgrade=feature.takes_upgrade,
                 tls=tls,
             )

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlencode
 import trio
 
 from gateway.net.router import Router
+from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import spaces_feature
 from gateway.spaces.settings import EchoSettings
 from schemas.ulids import Mint
@@ -101,4 +102,5 @@ async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> A
         def new_id() -> str:
             return mint.mint(world.now_ms)
 
-        yield Site(world, Router(new_id, spaces_feature(spaces, settings, lambda: BASE, new_id).routes))
+        admission = SpaceAdmission(spaces.find, spaces.now, settings)
+        yield Site(world, Router(new_id, spaces_feature(spaces, admission, settings, lambda: BASE, new_id).routes))

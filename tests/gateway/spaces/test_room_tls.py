@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from actors.space.settings import SpaceSettings
 from tests.certificates import tls_contexts
 from tests.gateway.spaces.room_site import JSON, PROTOBUF, site
 
@@ -29,7 +28,7 @@ async def test_clients_over_tls_see_each_others_messages_in_both_encodings(tmp_p
 
 async def test_closes_and_refusals_over_tls_are_the_same(tmp_path: Path) -> None:
     ours, trusts = tls_contexts(tmp_path)
-    async with site(SpaceSettings(connections_max=1), tls=ours) as here:
+    async with site(connections_max=1, tls=ours) as here:
         token = here.open_space()
         async with here.guest(token, trusts=trusts) as one:
             await one.hear()

@@ -1,5 +1,6 @@
 """Rooms over real sockets: both encodings, order, coming back, every close, and what a client can do wrong."""
 
+import contextlib
 import json
 import socket
 import struct
@@ -7,14 +8,10 @@ import struct
 import pytest
 import trio
 
-from actors.space.settings import SpaceSettings
-from gateway.spaces.room_socket import RoomSocketSettings
 from schemas.echo.frames import Encoding
 from tests.gateway.net.http1.site import Client, until
 from tests.gateway.net.websocket.test_frame_reader import masked
-from tests.gateway.spaces.room_site import JSON, PROTOBUF, Guest, site, upgrade
-
-UNHURRIED = SpaceSettings(frames_per_s_max=100_000, room_frames_per_s_max=100_000)
+from tests.gateway.spaces.room_site import JSON, PROTOBUF, UNHURRIED, Guest, site, upgrade
 
 
 async def upgraded(client: Client, token: str, query: str = "presence=0", more: bytes = b"") -> None:
@@ -111,7 +108,7 @@ async def test_client_that_comes_back_gets_what_it_missed() -> None:
 
 
 async def test_stalled_reader_is_closed_with_4413_while_the_others_go_on() -> None:
-    async with site(UNHURRIED) as here:
+    async with site(**UNHURRIED) as here:
         token = here.open_space()
         async with here.guest(token) as sender, here.guest(token) as reader, here.by_hand() as stalled:
             await upgraded(stalled, token)
@@ -201,11 +198,91 @@ async def test_connection_over_the_limit_is_closed_with_4420_after_the_upgrade()
         await here.empty()
 
 
-async def test_flood_of_pings_in_one_read_is_closed_with_4429() -> None:
+RATE_LIMITED = b"\x88\x0e" + (4429).to_bytes(2) + b"rate_limited"
+
+
+async def test_pings_over_the_rate_are_not_answered_and_a_flood_of_them_is_closed_with_4429() -> None:
+    async with site(flood_s=0.3, pause_s=0.05) as here, here.by_hand() as client:
+        await upgraded(client, here.open_space())
+        client.buffer.clear()
+        async with trio.open_nursery() as nursery:
+
+            async def flood() -> None:
+                with contextlib.suppress(trio.BrokenResourceError):
+                    while True:
+                        await client.stream.send_all(masked(9, b"") * 1000)
+
+            nursery.start_soon(flood)
+            said = bytes(client.buffer) + await client.rest()
+            nursery.cancel_scope.cancel()
+        assert said.endswith(RATE_LIMITED)
+        assert 100 <= said.count(b"\x8a\x00") < 1000  # the burst, and what the rate adds; many thousands were sent
+        assert b'"error"' not in said
+    await here.empty()
+
+
+async def test_client_over_its_rate_is_not_read_for_a_while_and_can_be_closed_meanwhile() -> None:
+    async with site(pause_s=60.0) as here, here.by_hand() as flooding:
+        token = here.open_space()
+        await upgraded(flooding, token)
+        async with here.guest(token) as other, here.guest(token) as another:
+            await other.hear()
+            await another.hear()
+            await flooding.send(masked(9, b"") * 101)
+            while flooding.buffer.count(b"\x8a\x00") < 100:
+                flooding.buffer += await flooding.stream.receive_some()
+            await flooding.send(masked(1, b'{"type":"msg","data":"waits"}'))
+            for number in range(5):
+                await other.say(type="msg", data=number)
+                assert (await another.hear())["data"] == number
+            here.rooms.end(here.space_id(token))
+            assert b"gone" in await flooding.rest()
+            await flooding.stream.aclose()
+        await here.empty()
+
+
+@pytest.mark.parametrize("pieces", [2, 40, 90])
+async def test_fragmented_message_of_many_pieces_with_pings_between_is_one_message(pieces: int) -> None:
+    async with site() as here, here.by_hand() as client:
+        token = here.open_space()
+        await upgraded(client, token)
+        async with here.guest(token) as other:
+            await other.hear()
+            message = b'{"type":"msg","data":"%b"}' % (b"x" * 1000)
+            size = -(-len(message) // pieces)
+            cut = [message[at : at + size] for at in range(0, len(message), size)]
+            wire = masked(1, cut[0], fin=False) + masked(9, b"between")
+            wire += b"".join(masked(0, piece, fin=False) for piece in cut[1:]) + masked(0, b"")
+            await client.send(wire)
+            assert (await other.hear())["data"] == "x" * 1000
+            while b"\x8a\x07between" not in client.buffer:
+                client.buffer += await client.stream.receive_some()
+
+
+async def test_message_of_which_a_fragment_is_over_the_rate_is_dropped_with_an_error() -> None:
+    async with site(pause_s=0.01) as here, here.by_hand() as client:
+        token = here.open_space()
+        await upgraded(client, token)
+        async with here.guest(token) as other:
+            await other.hear()
+            pieces = masked(1, b'{"type":"msg",', fin=False) + masked(0, b"", fin=False) * 110 + masked(0, b'"data":1}')
+            await client.send(pieces)
+            while b"rate_limited" not in client.buffer:
+                client.buffer += await client.stream.receive_some()
+            room = here.rooms.registry.find(here.space_id(token))
+            assert room is not None
+            assert room.rules.seq == 0
+            while room.rules.seq == 0:  # until there is a token again
+                await client.send(masked(1, b'{"type":"msg","data":2}'))
+                await trio.sleep(0.01)
+            assert (await other.hear())["data"] == 2
+
+
+async def test_fragments_that_are_too_large_together_are_closed_with_1009() -> None:
     async with site() as here, here.by_hand() as client:
         await upgraded(client, here.open_space())
-        await client.send(masked(9, b"") * 17)
-        assert b"\x88\x0e" + (4429).to_bytes(2) + b"rate_limited" in await client.rest()
+        await client.send(masked(1, b"x" * 40_000, fin=False) + masked(0, b"x" * 40_000, fin=False))
+        assert (await client.rest()).endswith(b"\x88\x0b" + (1009).to_bytes(2) + b"too_large")
 
 
 async def test_ping_is_answered_and_counts_as_heard() -> None:
@@ -229,7 +306,7 @@ async def test_client_that_closes_is_answered_and_leaves_at_once() -> None:
 
 
 async def test_client_that_resets_leaves_after_its_time() -> None:
-    async with site(SpaceSettings(leave_s=0.05)) as here:
+    async with site(leave_s=0.05) as here:
         token = here.open_space()
         async with here.guest(token, "uid=watcher") as watcher:
             await watcher.hear()
@@ -243,7 +320,7 @@ async def test_client_that_resets_leaves_after_its_time() -> None:
 
 
 async def test_client_that_does_not_answer_a_close_is_given_up() -> None:
-    async with site(sockets=RoomSocketSettings(close_s_max=0.05)) as here, here.by_hand() as client:
+    async with site(socket_close_s_max=0.05) as here, here.by_hand() as client:
         token = here.open_space()
         await upgraded(client, token)
         here.rooms.end(here.space_id(token))
@@ -271,7 +348,7 @@ async def test_log_never_has_a_token_or_a_uid() -> None:
 
 
 async def test_client_that_fell_behind_gets_the_whole_memory_back_without_being_too_slow_again() -> None:
-    async with site(UNHURRIED) as here:
+    async with site(**UNHURRIED) as here:
         token = here.open_space()
         async with here.guest(token, "uid=a&presence=0") as a:
             epoch = (await a.hear())["epoch"]
