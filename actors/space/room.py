@@ -1,8 +1,8 @@
 """One room, driven: what its connections say goes through the rules, what follows goes to their sockets.
 
 Nothing here waits but the room's own task, which sleeps until something is due. A frame is encoded once for each
-encoding, as a whole WebSocket frame, and the same bytes go to everybody. What one read of one client brings is worked
-off first and written afterwards, so that each of the others is written to once.
+encoding, as a whole WebSocket frame, and the same bytes go to everybody. What one turn of reading brings, of one client
+or of several, is worked off first and written afterwards, so that each of the others is written to once.
 
 The rules are in `room_rules.py`, a connection is behind `RoomConnection`; which rooms there are is `rooms.py`'s.
 """
@@ -21,6 +21,10 @@ from schemas.echo.closes import RoomClose
 from schemas.echo.codec import decode, encode
 from schemas.echo.frames import FRAME_BYTES_MAX, Encoding, ServerFrame
 from schemas.websocket_frames import PING, binary_frame, text_frame
+
+
+def at_once(call: Callable[[], None]) -> None:
+    call()
 
 
 class RoomConnection(Protocol):
@@ -46,16 +50,25 @@ class RoomConnection(Protocol):
 
 
 class Room:
-    def __init__(self, rules: RoomRules, now: Callable[[], Moment], message_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        rules: RoomRules,
+        now: Callable[[], Moment],
+        message_bytes_max: int = FRAME_BYTES_MAX,
+        at_end_of_turn: Callable[[Callable[[], None]], None] = at_once,
+    ) -> None:
+        """`at_end_of_turn` calls what it is given when all that was to be read now has been read."""
         self.rules = rules
         self.handle: Handle | None = None
         """The supervisor's, set by who started this actor; None before and after."""
         self._now = now
         self._message_bytes_max = message_bytes_max
+        self._at_end_of_turn = at_end_of_turn
         self._connections: dict[str, RoomConnection] = {}
         self._effects: deque[Effect] = deque()
         self._unflushed: dict[str, RoomConnection] = {}
         self._is_settling = False
+        self._is_to_flush = False
         self._nap = trio.CancelScope()
 
     async def run(self) -> None:
@@ -157,28 +170,50 @@ class Room:
             if not self._is_settling:
                 self._settle()
         except Exception as exc:
-            if self.handle is None:
-                raise
-            self.handle.crash(exc)
+            self._crash(exc)
             return
+        self._set_nap(now)
+
+    def _crash(self, exc: Exception) -> None:
+        if self.handle is None:
+            raise exc
+        self.handle.crash(exc)
+
+    def _set_nap(self, now: Moment) -> None:
         if self._is_over:
             self._nap.cancel()
         elif (due_s := self.rules.next_deadline_s(now)) < self._nap.deadline:
             self._nap.deadline = due_s
 
     def _settle(self) -> None:
-        """Perform every effect in order, then write. A write may find a client gone: what follows comes last."""
+        """Perform every effect in order; what is to be written is at the end of the turn."""
         self._is_settling = True
         try:
-            while self._effects or self._unflushed:
-                while self._effects:
-                    self._perform(self._effects.popleft())
+            while self._effects:
+                self._perform(self._effects.popleft())
+        finally:
+            self._is_settling = False
+        if self._unflushed and not self._is_to_flush:
+            self._is_to_flush = True
+            self._at_end_of_turn(self._flush)
+
+    def _flush(self) -> None:
+        """A write may find a client gone: what follows from that comes last."""
+        self._is_settling = True
+        try:
+            while self._unflushed:
                 unflushed, self._unflushed = self._unflushed, {}
                 for key, connection in unflushed.items():
                     if key in self._connections and not connection.flush():
                         self._effects.extend(self.rules.drop(key, RoomClose.SLOW, self._now()))
+                if self._effects:
+                    while self._effects:
+                        self._perform(self._effects.popleft())
+                    self._set_nap(self._now())
+        except Exception as exc:
+            self._crash(exc)
         finally:
-            self._is_settling = False
+            self._is_settling = self._is_to_flush = False
 
     def _perform(self, effect: Effect) -> None:
         connections, unflushed = self._connections, self._unflushed

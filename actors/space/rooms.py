@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from actors.node.moment import Moment
 from actors.space.events import Space
-from actors.space.room import Room, RoomConnection
+from actors.space.room import Room, RoomConnection, at_once
 from actors.space.room_effects import Opening
 from actors.space.room_rules import RoomRules
 from actors.space.settings import SpaceSettings
@@ -22,11 +22,19 @@ from schemas.ulids import Mint
 
 
 class Rooms:
-    def __init__(self, supervisor: Supervisor, settings: SpaceSettings, now: Callable[[], Moment]) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        settings: SpaceSettings,
+        now: Callable[[], Moment],
+        at_end_of_turn: Callable[[Callable[[], None]], None] = at_once,
+    ) -> None:
+        """`at_end_of_turn` calls what it is given when all that was to be read now has been read."""
         self.settings = settings
         self.registry: Registry[str, Room] = Registry()
         self._supervisor = supervisor
         self._now = now
+        self._at_end_of_turn = at_end_of_turn
         self._mint = Mint(os.urandom)
 
     def new_id(self) -> str:
@@ -55,7 +63,7 @@ class Rooms:
             self._now(),
             is_encrypted=space.is_encrypted,
         )
-        room = Room(rules, self._now, self.settings.message_bytes_max)
+        room = Room(rules, self._now, self.settings.message_bytes_max, self._at_end_of_turn)
         room.handle = self._supervisor.start(
             ChildSpec(
                 name="room",

@@ -205,7 +205,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             echo_features: tuple[Feature, ...] = ()
             if spaces is not None and base is not None:
-                rooms = Rooms(supervisor, settings.echo, now_here)
+                rooms = Rooms(supervisor, settings.echo, now_here, devices.pump.at_end_of_batch)
                 spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
                 admission = SpaceAdmission(spaces.find, now_here, settings.echo)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)

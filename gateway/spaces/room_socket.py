@@ -212,8 +212,11 @@ class RoomSocket:
     def flush(self) -> bool:
         if self._is_closing:
             return True
-        self._write()
-        if not self._outgoing:
+        try:
+            if self._outgoing.write(self._sock):
+                return True
+        except OSError:
+            self._lose()
             return True
         self._work()
         settings = self._services.settings
