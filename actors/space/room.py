@@ -67,8 +67,7 @@ class Room:
         self._connections: dict[str, RoomConnection] = {}
         self._effects: deque[Effect] = deque()
         self._unflushed: dict[str, RoomConnection] = {}
-        self._is_settling = False
-        self._is_to_flush = False
+        self._is_to_settle = False  # or is settling
         self._nap = trio.CancelScope()
 
     async def run(self) -> None:
@@ -138,6 +137,8 @@ class Room:
 
     def left(self, key: str, *, is_clean: bool) -> None:
         """The connection is gone, and closes itself. Clean: with a close frame of the client's."""
+        if is_clean:
+            self._settle()  # what answers its last words goes out before it does
         self._connections.pop(key, None)
         self._do(lambda now: self.rules.left(key, now, is_clean=is_clean))
 
@@ -163,16 +164,32 @@ class Room:
     # ---- what follows -----------------------------------------------------------------------------------------------
 
     def _do(self, decide: Callable[[Moment], Effects]) -> None:
-        """A bug while deciding or acting ends this room, and nothing else."""
+        """Decide now; what follows is done at the end of the turn. A bug in either ends this room, and nothing else."""
         now = self._now()
         try:
             self._effects.extend(decide(now))
-            if not self._is_settling:
-                self._settle()
         except Exception as exc:
             self._crash(exc)
             return
         self._set_nap(now)
+        if not self._is_to_settle and (self._effects or self._unflushed):
+            self._is_to_settle = True
+            self._at_end_of_turn(self._settle)
+
+    def _settle(self) -> None:
+        """Perform every effect in order, then write. A write may find a client gone: what follows comes last."""
+        try:
+            while self._effects or self._unflushed:
+                while self._effects:
+                    self._perform(self._effects.popleft())
+                unflushed, self._unflushed = self._unflushed, {}
+                for key, connection in unflushed.items():
+                    if key in self._connections and not connection.flush():
+                        self.drop(key, RoomClose.SLOW)
+        except Exception as exc:
+            self._crash(exc)
+        finally:
+            self._is_to_settle = False
 
     def _crash(self, exc: Exception) -> None:
         if self.handle is None:
@@ -184,36 +201,6 @@ class Room:
             self._nap.cancel()
         elif (due_s := self.rules.next_deadline_s(now)) < self._nap.deadline:
             self._nap.deadline = due_s
-
-    def _settle(self) -> None:
-        """Perform every effect in order; what is to be written is at the end of the turn."""
-        self._is_settling = True
-        try:
-            while self._effects:
-                self._perform(self._effects.popleft())
-        finally:
-            self._is_settling = False
-        if self._unflushed and not self._is_to_flush:
-            self._is_to_flush = True
-            self._at_end_of_turn(self._flush)
-
-    def _flush(self) -> None:
-        """A write may find a client gone: what follows from that comes last."""
-        self._is_settling = True
-        try:
-            while self._unflushed:
-                unflushed, self._unflushed = self._unflushed, {}
-                for key, connection in unflushed.items():
-                    if key in self._connections and not connection.flush():
-                        self._effects.extend(self.rules.drop(key, RoomClose.SLOW, self._now()))
-                if self._effects:
-                    while self._effects:
-                        self._perform(self._effects.popleft())
-                    self._set_nap(self._now())
-        except Exception as exc:
-            self._crash(exc)
-        finally:
-            self._is_settling = self._is_to_flush = False
 
     def _perform(self, effect: Effect) -> None:
         connections, unflushed = self._connections, self._unflushed

@@ -145,6 +145,8 @@ class RoomSocket:
                 self._take_other(room, message, messages, pongs)
         if messages:
             room.receive(self._key, messages)
+        if not self._reader.asked_library:
+            return
         if protocol.parser_exc is not None:
             is_large = isinstance(protocol.parser_exc, PayloadTooBig)
             room.drop(self._key, RoomClose.TOO_LARGE if is_large else RoomClose.BAD_FRAME)
