@@ -9,7 +9,7 @@ The rules are in `room_rules.py`, a connection is behind `RoomConnection`; which
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -22,8 +22,12 @@ from schemas.echo.codec import decode, encode
 from schemas.echo.frames import FRAME_BYTES_MAX, Encoding, ServerFrame
 from schemas.websocket_frames import PING, binary_frame, text_frame
 
+AtEndOfTurn: TypeAlias = Callable[[Callable[[], None]], None]
+"""Calls what it is given when all that was to be read now has been read; it must not raise."""
+
 
 def at_once(call: Callable[[], None]) -> None:
+    """Where every read is a turn of its own."""
     call()
 
 
@@ -55,9 +59,8 @@ class Room:
         rules: RoomRules,
         now: Callable[[], Moment],
         message_bytes_max: int = FRAME_BYTES_MAX,
-        at_end_of_turn: Callable[[Callable[[], None]], None] = at_once,
+        at_end_of_turn: AtEndOfTurn = at_once,
     ) -> None:
-        """`at_end_of_turn` calls what it is given when all that was to be read now has been read."""
         self.rules = rules
         self.handle: Handle | None = None
         """The supervisor's, set by who started this actor; None before and after."""

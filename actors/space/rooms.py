@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from actors.node.moment import Moment
 from actors.space.events import Space
-from actors.space.room import Room, RoomConnection, at_once
+from actors.space.room import AtEndOfTurn, Room, RoomConnection, at_once
 from actors.space.room_effects import Opening
 from actors.space.room_rules import RoomRules
 from actors.space.settings import SpaceSettings
@@ -27,9 +27,8 @@ class Rooms:
         supervisor: Supervisor,
         settings: SpaceSettings,
         now: Callable[[], Moment],
-        at_end_of_turn: Callable[[Callable[[], None]], None] = at_once,
+        at_end_of_turn: AtEndOfTurn = at_once,
     ) -> None:
-        """`at_end_of_turn` calls what it is given when all that was to be read now has been read."""
         self.settings = settings
         self.registry: Registry[str, Room] = Registry()
         self._supervisor = supervisor

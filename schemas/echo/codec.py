@@ -73,6 +73,7 @@ class _Message(msgspec.Struct, tag_field="type", tag="msg", omit_defaults=True, 
     replay: bool = False
 
 
+_DATA_ALONE = {"data"}
 _find_data = msgspec.json.Decoder(_Data).decode
 _to_json = msgspec.json.Encoder().encode
 
@@ -166,6 +167,8 @@ def _auth(raw: _Raw) -> Auth | None:
 
 
 def _send(raw: _Raw) -> Send | None:
+    if raw.keys() == _DATA_ALONE:  # nearly always
+        return Send(raw["data"])
     data, binary = raw.get("data"), raw.get("bin")
     wants_copy = raw.get("self", False)
     if (data is None) == (binary is None) or ("data" in raw and "bin" in raw) or not isinstance(wants_copy, bool):

@@ -40,7 +40,7 @@ class FrameReader:
         usual, position, end_of_data = self._usual, 0, len(data)
         while end_of_data - position >= 2:
             head, length = data[position], data[position + 1] - _MASKED
-            if head not in (usual, _PING, _PONG) or not 0 <= length < _EIGHT_BYTE_LENGTH:
+            if (head != usual and head not in (_PING, _PONG)) or not 0 <= length < _EIGHT_BYTE_LENGTH:
                 self._is_for_library = True
                 self._pending = b""
                 messages += self._by_library(data[position:])
