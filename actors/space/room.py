@@ -130,10 +130,6 @@ class Room:
         self._do(take)
         return is_taken
 
-    def hear(self, key: str) -> None:
-        """The client is alive, as its connection knows."""
-        self.rules.hear(key, self._now())
-
     def drop(self, key: str, close: RoomClose) -> None:
         """For a reason that its connection saw."""
         self._do(lambda now: self.rules.drop(key, close, now))

@@ -138,7 +138,7 @@ class RoomRules:
             self.seq,
             self.ends_at_ms,
             recovered,
-            tuple(other.member for other in self._roster) if tells else None,
+            tuple(other.member for other in self._roster.known()) if tells else None,
         )
 
     def left(self, key: str, now: Moment, *, is_clean: bool) -> Effects:
@@ -182,12 +182,6 @@ class RoomRules:
         return ()
 
     # ---- what they say ----------------------------------------------------------------------------------------------
-
-    def hear(self, key: str, now: Moment) -> None:
-        """It is alive, as its driver knows."""
-        connection = self._roster.get(key)
-        if connection is not None:
-            connection.heard_s = now.mono_s
 
     def count(self, key: str, now: Moment, *, is_data: bool) -> tuple[bool, Effects]:
         """A WebSocket frame that is no message: ping, pong, or, as `is_data`, a fragment. False: drop it."""

@@ -95,6 +95,12 @@ class Roster:
         """The keys of those who want to know who is here."""
         return [key for key in self._watching if key != but.key]
 
+    def known(self) -> Iterator[Connection]:
+        """Who is here to the others: also who may be back, of whom nobody has been told that it left."""
+        yield from self._here.values()
+        for away in self._away.values():
+            yield from away.values()
+
     def present(self, sub: str | None) -> dict[str, Connection]:
         """In the order in which they came. Not to be changed."""
         return self._here if sub is None else self._by_sub.get(sub, {})

@@ -1,20 +1,18 @@
 """`GET /ws/s/{token}`: from a request to a connection in a room (docs: WebSocket room).
 
 Everything that can be refused is refused before the upgrade, in the words of echo spaces, but for a full room: browsers
-do not see a status. Over TLS and HTTP/2 there is no socket to adopt: the same rooms are served by ASGI's messages.
+do not see a status. Over TLS and HTTP/2 there is no socket to adopt: `relayed_socket.py` makes one.
 """
 
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
 from actors.space.events import Space
-from actors.space.room import Room
 from actors.space.room_effects import Opening
 from actors.space.rooms import Rooms
 from actors.supervision.errors import SupervisorStoppingError
@@ -23,12 +21,13 @@ from gateway.main.feature import Feature
 from gateway.net.addresses import Addresses
 from gateway.net.exchange import BadQuery, Exchange
 from gateway.net.http1.connection import UPGRADE
+from gateway.net.hypercorn.raw_websocket import RAW_WEBSOCKET
 from gateway.net.pump import Pump
 from gateway.net.router import ANY
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.admission import Refusal, SpaceAdmission, address_of
 from gateway.spaces.answers import refuse
-from gateway.spaces.asgi_room_socket import AsgiRoomSocket
+from gateway.spaces.relayed_socket import RelayedSocket
 from gateway.spaces.room_query_rules import chosen_encoding, offered_protocols, opening_of
 from gateway.spaces.room_socket import RoomSocket, SocketServices
 from gateway.spaces.settings import EchoSettings
@@ -74,7 +73,7 @@ class RoomEntrance:
         if isinstance(verdict, Refusal):
             await _refuse(exchange, verdict)
         elif verdict.upgrade is not None:
-            self._adopt(verdict, verdict.upgrade)  # no checkpoint since it was judged: the socket has one owner
+            self._adopt(verdict, *verdict.upgrade(), lambda: None)  # no checkpoint since it was judged: one owner
         else:
             await self._serve(exchange, verdict)
 
@@ -112,10 +111,13 @@ class RoomEntrance:
         self.sockets += 1
         return _Admitted(space, opening, encoding, bool(offered), upgrade, answer, address)
 
-    def _adopt(self, admitted: _Admitted, upgrade: Upgrade) -> None:
-        sock, early = upgrade()
+    def _adopt(self, admitted: _Admitted, sock: socket.socket, early: bytes, on_end: Callable[[], None]) -> None:
         is_text, key = admitted.encoding is Encoding.JSON, admitted.opening.key
-        leave = partial(self._leave, admitted.address)
+
+        def leave() -> None:
+            self._leave(admitted.address)
+            on_end()
+
         connection = RoomSocket(sock, key, self._services, leave, is_text=is_text, opening=admitted.answer)
         try:
             room = self._rooms.join(admitted.space, admitted.opening, connection)
@@ -128,20 +130,24 @@ class RoomEntrance:
             connection.crash(exc)
 
     async def _serve(self, exchange: Exchange, admitted: _Admitted) -> None:
-        """Where there is no socket to adopt."""
-        is_text, key = admitted.encoding is Encoding.JSON, admitted.opening.key
-        connection = AsgiRoomSocket(key, self._rooms.settings, is_text=is_text)
+        """Where there is no socket to adopt: a pair of sockets, to one of which the client's bytes are carried."""
+        is_adopted = False
+
+        def adopt(sock: socket.socket, on_end: Callable[[], None]) -> None:
+            nonlocal is_adopted
+            is_adopted = True
+            self._adopt(admitted, sock, b"", on_end)
+
+        abort, patience_s = exchange.extension(RAW_WEBSOCKET), self._services.settings.socket_close_s_max
+        assert abort is not None
         subprotocol = admitted.encoding.subprotocol if admitted.is_offered else None
-
-        def join(ready: AsgiRoomSocket) -> Room:
-            return self._rooms.join(admitted.space, admitted.opening, ready)
-
         try:
-            await exchange.hand_over(lambda receive, send: connection.serve(receive, send, join, subprotocol))
-        except SupervisorStoppingError:
-            return
+            await exchange.hand_over(
+                lambda receive, send: RelayedSocket(receive, send, abort, patience_s).serve(subprotocol, adopt)
+            )
         finally:
-            self._leave(admitted.address)
+            if not is_adopted:
+                self._leave(admitted.address)
 
     def _leave(self, address: str) -> None:
         self.sockets -= 1

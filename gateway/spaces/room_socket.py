@@ -1,7 +1,7 @@
 """A client's WebSocket in a room, on a socket adopted from the door: bytes in by the pump, bytes out without waiting.
 
     open ── the client's close ──► answered, closed
-      ├──── the room's close ──► closing ── the client hangs up, or `socket_close_s_max` has passed ──► closed
+      ├──── the room's close ──► closing ── the client answers or hangs up, or `socket_close_s_max` passed ──► closed
       └──── reset, end of file ──► closed
 
 There is a task only while something waits to be written or a close is under way. What messages mean, and what a client
@@ -56,6 +56,7 @@ class RoomSocket:
         "_is_parted",
         "_is_working",
         "_key",
+        "_late_bytes",
         "_on_end",
         "_outgoing",
         "_patience",
@@ -98,6 +99,7 @@ class RoomSocket:
         self._is_closing = False
         self._is_parted = False  # both sides have said close
         self._is_gone = False
+        self._late_bytes = 0  # received while closing
         self._is_working = False
         self._patience: trio.CancelScope | None = None
 
@@ -122,7 +124,9 @@ class RoomSocket:
             data = b""
         if not data:
             self._lose()
-        elif not self._is_closing:  # else nobody wants it: only its end is waited for
+        elif self._is_closing:
+            self._look_for_close(data)
+        else:
             self._feed(data)
 
     def crash(self, exc: Exception) -> None:
@@ -156,6 +160,14 @@ class RoomSocket:
             self.send(b"".join(pongs))
             if not self.flush():
                 room.drop(self._key, RoomClose.SLOW)
+
+    def _look_for_close(self, data: bytes) -> None:
+        """Nobody wants anything else any more, and after as much as one message not even that: then only its end."""
+        self._late_bytes += len(data)
+        if self._late_bytes <= self._services.settings.message_bytes_max and not self._is_parted:
+            self._reader.read(data)
+            if self._protocol.close_rcvd is not None:
+                self._part()
 
     def _take_other(self, room: Room, frame: Frame, messages: list[tuple[bytes, bool]], pongs: list[bytes]) -> None:
         """No whole message, but it counts toward the rate as one does. The last fragment counts as the message."""

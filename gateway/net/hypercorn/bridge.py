@@ -22,9 +22,10 @@ from gateway.net.http1.requests import H2_PREFACE
 from gateway.net.http1.service import Service
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import ReplayedStream
-from gateway.net.hypercorn.fix import bound_http2_buffers
+from gateway.net.hypercorn.fix import mend_http2
 from gateway.net.hypercorn.foreign_exchange import ForeignExchange, answer_with
 from gateway.net.hypercorn.life import ConnectionLife
+from gateway.net.hypercorn.raw_websocket import RAW_WEBSOCKET, offer_raw_websockets
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -35,7 +36,8 @@ class HypercornBridge:
     """Requests under way are counted as calls, which a stop waits for; WebSockets are not."""
 
     def __init__(self, service: Service) -> None:
-        bound_http2_buffers()
+        mend_http2()
+        offer_raw_websockets()
         self._service = service
         self._context = WorkerContext(None)
         self._config = _config(service.settings)
@@ -67,6 +69,9 @@ class HypercornBridge:
                 exchange = ForeignExchange(self._service, scope, receive, send, abort)
                 await self._for_client(scope, exchange.receive, exchange.send)
             else:
+                # Over HTTP/2 other requests share the connection, and a cancel reaches what waits for flow control.
+                may_abort = scope["http_version"] != "2"
+                scope["extensions"][RAW_WEBSOCKET] = abort if may_abort else lambda: None
                 await self._for_client(scope, receive, send)
         except Exception as exc:
             # Here, not in hypercorn, which would log the text of the exception, and that may be a device's.

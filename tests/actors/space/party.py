@@ -37,10 +37,19 @@ class Party:
         until_s, ticks = self.now.mono_s + seconds, 0
         while (due_s := self.room.next_deadline_s(self.now)) <= until_s:
             self.wait(max(0.0, due_s - self.now.mono_s))
-            self.perform(self.room.tick(self.now))
+            self.tick()
             ticks += 1
             assert ticks < 10_000, "a deadline that a tick does not move"
         self.wait(until_s - self.now.mono_s)
+
+    def tick(self) -> None:
+        self.perform(self.room.tick(self.now))
+
+    def drop(self, key: str, close: RoomClose) -> None:
+        self.perform(self.room.drop(key, close, self.now))
+
+    def enter(self, opening: Opening) -> None:
+        self.perform(self.room.open(opening, self.now))
 
     def perform(self, effects: Effects) -> Effects:
         for effect in effects:
@@ -77,10 +86,10 @@ class Party:
         self._opened += 1
         key = f"c{self._opened}"
         self.inbox[key] = []
-        self.perform(self.room.open(Opening(key, uid, tuple(subs), wants_copy, watches, since, epoch), self.now))
+        self.enter(Opening(key, uid, tuple(subs), wants_copy, watches, since, epoch))
         return key
 
-    def say(self, key: str, frame: ClientFrame | BadFrame) -> Effects:
+    def say(self, key: str, frame: ClientFrame | BadFrame) -> Effects | None:
         return self.perform(self.room.receive(key, frame, self.now))
 
     def count(self, key: str, *, is_data: bool = False) -> bool:

@@ -151,6 +151,21 @@ def test_lost_connection_gets_nothing_and_is_not_among_those_who_are_here() -> N
     assert party.got(watcher, Members)[0].total == 1
 
 
+@pytest.mark.parametrize("is_back", [True, False])
+def test_watcher_that_comes_meanwhile_is_told_of_a_lost_connection_as_the_others_know_it(is_back: bool) -> None:
+    party = Party()
+    lost = party.open("u", ["a"])
+    party.leave(lost, is_clean=False)
+    newcomer = party.open("newcomer", watches=True)
+    (welcome,) = party.got(newcomer, Welcome)
+    assert welcome.members is not None
+    assert [member.conn for member in welcome.members] == [newcomer, lost]
+    if is_back:
+        party.open("u", ["a"])
+    party.run(5)
+    assert party.news(newcomer) == ([] if is_back else [("leave", "u", ())])
+
+
 def test_above_100_connections_nobody_is_announced_and_who_answers_the_first_100() -> None:
     party = Party()
     keys = [party.open(f"u{n}", ["s"], watches=True) for n in range(100)]

@@ -77,7 +77,7 @@ def test_message_is_forgotten_after_120_s_and_an_idle_room_does_so_by_itself() -
     party, _ = spoken(1)
     for _ in range(2):
         party.run(59)
-        party.room.hear("c1", party.now)
+        party.count("c1")
     party.run(1.999)
     assert party.seqs(party.open("u", since=0)) == [1]
     party.run(0.002)

@@ -247,7 +247,7 @@ async def test_pings_are_sent_and_silence_ends_with_4408(autojump_clock: MockClo
         _, heard = here.join("b")
         for _ in range(7):
             await trio.sleep(10)
-            room.hear("b")
+            room.count("b", is_data=False)
         assert silent.closes == [RoomClose.TIMEOUT]
         assert silent.wires == [PING, PING]
         assert heard.closes == []
@@ -270,7 +270,7 @@ async def test_room_ends_for_everybody_at_its_time(autojump_clock: MockClock) ->
         room, one = here.join("a")
         while trio.current_time() < LASTS_S - 11:
             await trio.sleep(10)
-            room.hear("a")
+            room.count("a", is_data=False)
         await trio.sleep(LASTS_S - 0.01 - trio.current_time())
         assert one.closes == []
         await trio.sleep(0.02)

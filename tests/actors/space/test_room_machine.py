@@ -1,7 +1,8 @@
 """Any interleaving of coming, going, speaking, stalling, coming back and time, against a model that looks everywhere.
 
 Order ascends on every connection, nothing comes twice, nothing is lost within a connection, a replay is exactly what
-was missed, and who watches knows who is here.
+was missed, and who watches knows who is here, where, and in which state. Once by the rules alone, and once as a room is
+driven, with clients of both encodings.
 """
 
 import math
@@ -14,7 +15,20 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from actors.space.settings import SpaceSettings
 from schemas.echo.closes import RoomClose
-from schemas.echo.frames import Ack, AskWho, Change, JoinSubs, LeaveSubs, Members, Message, Presence, Send, Welcome
+from schemas.echo.frames import (
+    Ack,
+    AskWho,
+    Change,
+    JoinSubs,
+    LeaveSubs,
+    Members,
+    Message,
+    Presence,
+    Send,
+    SetState,
+    Welcome,
+)
+from tests.actors.space.driven_party import DrivenParty
 from tests.actors.space.party import EPOCH, START, Party
 
 UIDS, SUBS = st.sampled_from(["u", "v", "w"]), st.sampled_from(["a", "b"])
@@ -27,6 +41,7 @@ SETTINGS = SpaceSettings(
     replay_messages_max=4,
     replay_bytes_max=100,
     replay_s_max=8.0,
+    states_max=10**6,
     silence_s_max=20.0,
     ping_s=7.0,
 )
@@ -39,8 +54,14 @@ class Sent:
     seq: int
     sub: str | None
     tuid: str | None
-    size: int
+    payload: bytes
     at_s: float
+    uid: str
+    conn: str
+
+    @property
+    def size(self) -> int:
+        return len(self.payload)
 
     def is_for(self, uid: str, subs: set[str]) -> bool:
         return self.tuid in (None, uid) and (self.sub is None or self.sub in subs)
@@ -62,10 +83,11 @@ class End:
 
 class RoomMachine(RuleBasedStateMachine):
     ends: Bundle[End] = Bundle("ends")
+    make_party: type[Party] = Party
 
     @initialize()
     def begin(self) -> None:
-        self.party = Party(SETTINGS)
+        self.party = self.make_party(SETTINGS)
         self.party.room.ends_at_ms = START.wall_ms + LASTS_MS
         self.all: list[End] = []
         self.sent: list[Sent] = []
@@ -74,6 +96,8 @@ class RoomMachine(RuleBasedStateMachine):
         self.heard_news: dict[str, int] = {}
         self.away: list[tuple[float, str, str, set[str]]] = []  # until, uid, conn, subs
         self.conns: dict[str, str] = {}
+        self.states: dict[str, bytes | None] = {}  # by conn
+        self.known_states: dict[str, dict[str, bytes | None]] = {}  # as a watcher was told
 
     # ---- the model --------------------------------------------------------------------------------------------------
 
@@ -135,6 +159,7 @@ class RoomMachine(RuleBasedStateMachine):
                 self.conns[key] = entry[2]
                 self.away.remove(entry)
                 break
+        self.states.setdefault(self.conns[key], None)
         missed: list[Sent] | None = None
         if since is not None and epoch == EPOCH and since <= len(self.sent):
             after = self.sent[since:]
@@ -147,8 +172,10 @@ class RoomMachine(RuleBasedStateMachine):
         if watches:
             assert welcome.members is not None
             here_and_away = {member.conn: set(member.subs) for member in welcome.members}
-            assert here_and_away == {self.conns[other.key]: other.subs for other in self.here()}
-            self.known[key] = here_and_away | {conn: subs for _, _, conn, subs in self.away}
+            away = {conn: subs for _, _, conn, subs in self.away}
+            assert here_and_away == {self.conns[other.key]: other.subs for other in self.here()} | away
+            self.known[key] = here_and_away
+            self.known_states[key] = {member.conn: member.state for member in welcome.members}
         return end
 
     @rule(
@@ -159,11 +186,12 @@ class RoomMachine(RuleBasedStateMachine):
         wants_copy=st.booleans(),
     )
     def speaks(self, end: End, size: int, sub: str | None, tuid: str | None, wants_copy: bool) -> None:
-        self.party.say(end.key, Send(bin=bytes(size), sub=sub, tuid=tuid, id="i", wants_copy=wants_copy))
+        payload = bytes([len(self.sent) % 256]) * size
+        self.party.say(end.key, Send(bin=payload, sub=sub, tuid=tuid, id="i", wants_copy=wants_copy))
         if not end.is_here:
             return
         end.heard_s = self.party.now.mono_s
-        one = Sent(len(self.sent) + 1, sub, tuid, size, self.party.now.mono_s)
+        one = Sent(len(self.sent) + 1, sub, tuid, payload, self.party.now.mono_s, end.uid, self.conns[end.key])
         self.sent.append(one)
         self.held.append(one)
         self.forget()
@@ -181,6 +209,13 @@ class RoomMachine(RuleBasedStateMachine):
             end.heard_s = self.party.now.mono_s
             end.subs = end.subs | set(subs) if joins else end.subs - set(subs)
 
+    @rule(end=ends, state=st.sampled_from([b"1", b'"here"', b"null"]))
+    def changes(self, end: End, state: bytes) -> None:
+        self.party.say(end.key, SetState(state))
+        if end.is_here:
+            end.heard_s = self.party.now.mono_s
+            self.states[self.conns[end.key]] = state
+
     @rule(end=consumes(ends), is_clean=st.booleans())
     def leaves(self, end: End, is_clean: bool) -> None:
         self.party.leave(end.key, is_clean=is_clean)
@@ -189,7 +224,7 @@ class RoomMachine(RuleBasedStateMachine):
 
     @rule(end=consumes(ends))
     def stalls(self, end: End) -> None:
-        self.party.perform(self.party.room.drop(end.key, RoomClose.SLOW, self.party.now))
+        self.party.drop(end.key, RoomClose.SLOW)
         if end.is_here:
             assert self.party.closes[end.key] is RoomClose.SLOW
             self.gone(end, may_return=True)
@@ -209,6 +244,10 @@ class RoomMachine(RuleBasedStateMachine):
         for end in self.all:
             assert self.party.seqs(end.key) == end.expected
             assert all(a < b for a, b in zip(end.expected, end.expected[1:], strict=False))
+            for message in self.party.got(end.key, Message):
+                one = self.sent[message.seq - 1]
+                told = (message.uid, message.conn, message.bin, message.sub, message.tuid)
+                assert told == (one.uid, one.conn, one.payload, one.sub, one.tuid)
 
     @invariant()
     def replays_come_first_and_live_messages_after(self) -> None:
@@ -228,8 +267,8 @@ class RoomMachine(RuleBasedStateMachine):
             here[0].heard_s = self.party.now.mono_s
             ((members,),) = [[effect.frame] for effect in answer]  # type: ignore[union-attr]
             assert isinstance(members, Members)
-            assert [(one.conn, set(one.subs)) for one in members.members] == [
-                (self.conns[end.key], end.subs) for end in here
+            assert [(one.conn, set(one.subs), one.state) for one in members.members] == [
+                (self.conns[end.key], end.subs, self.states[self.conns[end.key]]) for end in here
             ]
 
     @invariant()
@@ -237,10 +276,13 @@ class RoomMachine(RuleBasedStateMachine):
         for end in self.here():
             if not end.watches:
                 continue
-            known = self.known[end.key]
+            known, states = self.known[end.key], self.known_states[end.key]
             news = self.party.got(end.key, Presence)
             for one in news[self.heard_news.get(end.key, 0) :]:
-                if one.change is Change.JOIN:
+                if one.change is Change.STATE:
+                    assert one.conn in known
+                    states[one.conn] = one.data
+                elif one.change is Change.JOIN:
                     known.setdefault(one.conn, set()).update(one.subs)
                 elif one.subs:
                     known[one.conn] -= set(one.subs)
@@ -250,7 +292,16 @@ class RoomMachine(RuleBasedStateMachine):
             others = {self.conns[other.key]: other.subs for other in self.here() if other is not end}
             others |= {conn: subs for _, _, conn, subs in self.away}
             assert {conn: subs for conn, subs in known.items() if conn != self.conns[end.key]} == others
+            assert all(states.get(conn) == self.states[conn] for conn in others)
 
 
 RoomMachine.TestCase.settings = hypothesis_settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestRoomMachine = RoomMachine.TestCase
+
+
+class DrivenRoomMachine(RoomMachine):
+    make_party = DrivenParty
+
+
+DrivenRoomMachine.TestCase.settings = hypothesis_settings(max_examples=75, stateful_step_count=40, deadline=None)
+TestDrivenRoomMachine = DrivenRoomMachine.TestCase

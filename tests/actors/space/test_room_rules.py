@@ -140,7 +140,7 @@ def test_connection_that_is_not_known_changes_nothing() -> None:
         assert party.say("stranger", HI) == ()
         party.leave("stranger")
         assert party.room.drop("stranger", RoomClose.SLOW, party.now) == ()
-        party.room.hear("stranger", party.now)
+        party.count("stranger")
     assert (party.room.seq, len(party.room)) == (0, 1)
 
 
@@ -156,6 +156,20 @@ def test_257th_connection_is_closed_with_4420_and_the_room_goes_on() -> None:
     assert party.last(keys[0]) == Ack("i", 1, 255)
     party.leave(keys[1])
     assert party.open("late") not in party.closes
+
+
+def test_ten_thousand_connections_to_one_room_are_256_and_the_others_leave_nothing_behind() -> None:
+    party = Party()
+    keys = [party.open(f"u{n % 1000}", watches=True) for n in range(10_000)]
+    assert len(party.room) == 256
+    assert party.closes == dict.fromkeys(keys[256:], RoomClose.ROOM_FULL)
+    assert all(party.inbox[key] == [] for key in keys[256:])
+    party.say(keys[0], Send(b"1", id="i"))
+    assert party.last(keys[0]) == Ack("i", 1, 255)
+    for key in keys[:256]:
+        party.leave(key)
+    party.run(party.settings.replay_s_max)
+    assert party.room.is_idle
 
 
 def test_101st_frame_at_once_is_dropped_with_an_error_and_the_id_of_its_sender() -> None:
@@ -329,7 +343,7 @@ def test_nothing_received_for_60_s_is_closed_with_4408_and_pings_come_every_25_s
     party = Party()
     silent, ponging = party.open("silent"), party.open("ponging")
     party.run(25)
-    party.room.hear(ponging, party.now)
+    party.count(ponging)
     party.run(34.999)
     assert party.closes == {}
     party.run(0.001)

@@ -70,7 +70,8 @@ class Site:
     ) -> AsyncIterator["Guest"]:
         url = f"{'ws' if trusts is None else 'wss'}://127.0.0.1:{self.port}/ws/s/{token}?{query}"
         offered = [Subprotocol(name) for name in protocols] or None
-        async with connect(url, ssl=trusts, subprotocols=offered) as connection:
+        # Without a bound it reads on while nobody asks for messages, and so hears the answer to its close.
+        async with connect(url, ssl=trusts, subprotocols=offered, max_queue=None) as connection:
             yield Guest(connection)
 
     @contextlib.asynccontextmanager

@@ -88,3 +88,10 @@ def test_room_has_60_upgrades_at_once_and_5_a_second_from_all_addresses() -> Non
     assert desk.admission.admit_to_room(SPACE) == Refusal(EchoError.RATE_LIMITED, 200)
     desk.now_s += 1
     assert sum(desk.admission.admit_to_room(SPACE) is None for _ in range(10)) == 5
+
+
+def test_ten_thousand_upgrades_of_one_address_or_to_one_room_are_as_many_as_the_rates_allow() -> None:
+    desk = Desk()
+    assert [desk.upgrade(TOKEN) for _ in range(10_000)].count(None) == 30
+    assert [desk.upgrade(TOKEN, f"10.{number >> 8}.{number & 255}.1") for number in range(10_000)].count(None) == 10_000
+    assert [desk.admission.admit_to_room(SPACE) for _ in range(10_000)].count(None) == 60

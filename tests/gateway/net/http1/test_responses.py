@@ -74,6 +74,12 @@ def test_headers_of_the_connection_are_the_doors() -> None:
     assert not sent.keep_alive
 
 
+def test_upgrade_is_named_where_it_is_required_and_nowhere_else() -> None:
+    head = response().head(426, [(b"upgrade", b"websocket"), (b"content-length", b"0"), DATE])
+    assert b"upgrade: websocket\r\nconnection: upgrade\r\n" in head
+    assert b"upgrade" not in response().head(200, [(b"upgrade", b"websocket"), (b"content-length", b"0"), DATE])
+
+
 @pytest.mark.parametrize(
     "header",
     [

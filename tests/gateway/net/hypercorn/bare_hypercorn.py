@@ -5,14 +5,25 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import hypercorn.protocol
 import hypercorn.protocol.h2
+import hypercorn.protocol.h11
 import trio
 from hypercorn.config import Config
+from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio import serve
 
 from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
-from gateway.net.hypercorn.fix import BoundedBuffer
+from gateway.net.hypercorn.fix import BoundedBuffer, LenientH2Protocol
 from tests.gateway.net.http1.site import PATIENCE_S, Client
+
+AS_IT_IS: list[tuple[Any, str, Any]] = [
+    (hypercorn.protocol.h2, "StreamBuffer", BoundedBuffer.__base__),
+    (hypercorn.protocol, "H2Protocol", LenientH2Protocol.__base__),
+    (hypercorn.protocol.h2, "WSStream", WSStream),
+    (hypercorn.protocol.h11, "WSStream", WSStream),
+]
+"""What a door of ours changes for the whole process."""
 
 
 @dataclass
@@ -35,7 +46,9 @@ async def bare_hypercorn(
     config.bind = ["127.0.0.1:0"]
     config.accesslog = config.errorlog = None
     configure(config)
-    fixed, hypercorn.protocol.h2.StreamBuffer = hypercorn.protocol.h2.StreamBuffer, BoundedBuffer.__base__  # type: ignore[assignment, misc]
+    ours = [(module, name, getattr(module, name)) for module, name, _ in AS_IT_IS]
+    for module, name, theirs in AS_IT_IS:
+        setattr(module, name, theirs)
     shutdown, ended = trio.Event(), trio.Event()
 
     async def without_lifespan(scope: AsgiScope, receive: Receive, send: Send) -> None:
@@ -56,4 +69,5 @@ async def bare_hypercorn(
                 yield BareHypercorn(int(bound.rpartition(":")[2]), shutdown, ended)
                 nursery.cancel_scope.cancel()
     finally:
-        hypercorn.protocol.h2.StreamBuffer = fixed  # type: ignore[misc]
+        for module, name, changed in ours:
+            setattr(module, name, changed)

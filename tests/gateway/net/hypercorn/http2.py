@@ -1,5 +1,7 @@
 """An HTTP/2 client that sends what it is told to, frame by frame, and keeps what it hears."""
 
+import contextlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -49,6 +51,25 @@ class Http2:
         await self._flush()
         return stream_id
 
+    async def open_websocket(self, path: str, **headers: str) -> int:
+        """By extended CONNECT (RFC 8441). Both sides then send data."""
+        stream_id, self._next_id = self._next_id, self._next_id + 2
+        self._heard[stream_id] = _Heard()
+        pseudo = {":method": "CONNECT", ":protocol": "websocket", ":path": path, ":scheme": "https", ":authority": "h"}
+        more = {"sec-websocket-version": "13", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        self._h2.send_headers(stream_id, [*pseudo.items(), *more.items()])
+        await self._flush()
+        return stream_id
+
+    async def body(self, stream_id: int, patience_s: float = math.inf) -> bytes | None:
+        """What has come since the last time, at least a byte unless it takes too long; None: nothing more comes."""
+        heard = self._heard[stream_id]
+        with contextlib.suppress(trio.TooSlowError, StreamEnd):
+            while not (heard.body or heard.ended or heard.reset):
+                await self._hear(patience_s)
+        data, heard.body = heard.body, b""
+        return data if data or not (heard.ended or heard.reset) else None
+
     async def data(self, stream_id: int, data: bytes, *, end: bool = False) -> None:
         """As much at once as flow control allows; then as it allows more."""
         while data:
@@ -91,12 +112,15 @@ class Http2:
         except StreamEnd:
             return
 
-    async def _hear(self) -> None:
+    async def _hear(self, patience_s: float = math.inf) -> None:
         try:
-            data = await self.stream.receive_some()
+            with trio.fail_after(patience_s):
+                data = await self.stream.receive_some()
         except trio.BrokenResourceError:
             data = b""
         if not data:
+            for heard in self._heard.values():
+                heard.reset = heard.reset or not heard.ended
             raise StreamEnd
         for event in self._h2.receive_data(bytes(data)):
             stream_id = getattr(event, "stream_id", None)

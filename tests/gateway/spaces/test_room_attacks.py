@@ -1,0 +1,228 @@
+"""What a hostile client of a room can do over a real socket: each meets its limit, and costs the others nothing."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import trio
+
+from schemas.echo.echo_pb2 import Frame
+from tests.gateway.net.http1.site import Client, until
+from tests.gateway.net.websocket.test_frame_reader import masked
+from tests.gateway.spaces.room_site import JSON, PROTOBUF, Guest, Site, site, upgrade
+
+BAD_FRAME = b"\x88\x0b" + (4400).to_bytes(2) + b"bad_frame"
+TOO_LARGE = b"\x88\x0b" + (1009).to_bytes(2) + b"too_large"
+RATE_LIMITED = b"\x88\x0e" + (4429).to_bytes(2) + b"rate_limited"
+ROOM_FULL = b"\x88\x0b" + (4420).to_bytes(2) + b"room_full"
+
+
+@contextlib.asynccontextmanager
+async def two_guests(here: Site, token: str) -> AsyncIterator[tuple[Guest, Guest]]:
+    """The others, in their room."""
+    async with here.guest(token, "uid=a&presence=0") as a, here.guest(token, "uid=b&presence=0") as b:
+        await a.hear()
+        await b.hear()
+        yield a, b
+
+
+async def talk(a: Guest, b: Guest, count: int = 5) -> None:
+    """What one says comes to the other, in order, each before the next is said; whatever else is heard in between."""
+    for number in range(count):
+        await a.say(type="msg", data=["ours", number])
+        while (heard := await b.hear()).get("data") != ["ours", number]:
+            assert heard["uid"] not in ("a", "b")
+
+
+async def attacker(here: Site, client: Client, token: str, protocol: str = JSON) -> None:
+    """In the room, with its `welcome` read."""
+    offer = b"Sec-WebSocket-Protocol: %b\r\n" % protocol.encode()
+    await client.send(upgrade(token, "uid=attacker&presence=0", offer))
+    assert (await client.response(to_head=True)).status == 101
+    while b"welcome" not in client.buffer:
+        client.buffer += await client.stream.receive_some()
+    client.buffer.clear()
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+MALFORMED = {
+    "first reserved bit": b"\xc1\x80abcd",
+    "second reserved bit": b"\xa1\x80abcd",
+    "third reserved bit": b"\x91\x80abcd",
+    "reserved bit of a ping": b"\xc9\x80abcd",
+    **{f"opcode {opcode}": masked(opcode, b"") for opcode in (3, 4, 5, 6, 7, 11, 12, 13, 14, 15)},
+    "unmasked text": b"\x81\x02hi",
+    "unmasked ping": b"\x89\x00",
+    "ping of 126 bytes": masked(9, b"x" * 126),
+    "pong of 126 bytes": masked(10, b"x" * 126),
+    "close of 126 bytes": masked(8, b"\x03\xe8" + b"x" * 124),
+    "ping in fragments": masked(9, b"", fin=False),
+    "close in fragments": masked(8, b"", fin=False),
+    "end without a beginning": masked(0, b""),
+    "beginning within a message": masked(1, b"", fin=False) + masked(1, b""),
+    "close of one byte": masked(8, b"\x03"),
+    "close with a code of nobody": masked(8, (999).to_bytes(2)),
+    "close with a code that is never sent": masked(8, (1005).to_bytes(2)),
+    "close with a reason that is no text": masked(8, b"\x03\xe8\xff\xff"),
+    "close within a message": masked(1, b"", fin=False) + masked(8, (1000).to_bytes(2)),
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_malformed_websocket_frame_is_closed_with_4400(data: bytes) -> None:
+    async with site(socket_close_s_max=0.1) as here, here.by_hand() as client:
+        token = here.open_space()
+        async with two_guests(here, token) as (a, b):
+            await attacker(here, client, token)
+            await client.send(data)
+            await talk(a, b)
+            assert (await client.rest()).endswith(BAD_FRAME)
+            await until(lambda: here.entrance.sockets == 2)
+
+
+@pytest.mark.parametrize("length", [(65_537).to_bytes(8), (1 << 40).to_bytes(8), b"\x7f" + b"\xff" * 7, b"\xff" * 8])
+async def test_frame_that_claims_to_be_huge_is_closed_before_it_comes(length: bytes) -> None:
+    async with site(socket_close_s_max=0.1) as here, here.by_hand() as client:
+        token = here.open_space()
+        async with two_guests(here, token) as (a, b):
+            await attacker(here, client, token)
+            await client.send(b"\x81\xff" + length + b"abcd")
+            await talk(a, b)
+            assert (await client.rest()).endswith((TOO_LARGE, BAD_FRAME))
+
+
+TEXTS = {
+    "bad UTF-8": b'{"type":"msg","data":"\xff\xfe"}',
+    "lone surrogate": b'{"type":"msg","data":"\\ud800"}',
+    "deep nesting": b'{"type":"msg","data":' + b"[" * 30_000 + b"]" * 30_000 + b"}",
+    "deep nesting without an end": b'{"type":"msg","data":' + b"[" * 60_000,
+    "number of many digits": b'{"type":"msg","data":' + b"9" * 60_000 + b"}",
+    "duplicate members": b'{"type":"msg","data":1,"data":2}',
+    "many members": json.dumps({"type": "msg", **{f"m{number}": 0 for number in range(5000)}}).encode(),
+    "not an object": b"[]",
+    "empty": b"",
+    "no text at all": bytes(range(256)),
+}
+BINARIES = {
+    "endless varint": b"\x38" + b"\xff" * 60_000,
+    "huge length": b"\x52\xff\xff\xff\xff\x07",
+    "length past its end": b"\x52\x7fshort",
+    "groups in groups": b"\x5b" * 60_000,
+    "member in a client's frame": b"\x6a\x02\x0a\x00" * 15_000,
+    "subspaces without end": Frame(type="join", subs=["s"] * 15_000).SerializeToString(),
+    "field zero": b"\x00" * 100,
+    "bad UTF-8": b"\x0a\x02\xff\xff",
+    "no type": b"",
+}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "opcode", "data"),
+    [(JSON, 1, data) for data in TEXTS.values()] + [(PROTOBUF, 2, data) for data in BINARIES.values()],
+    ids=[*TEXTS, *BINARIES],
+)
+async def test_malformed_message_is_told_and_the_tenth_closes_with_4400(
+    protocol: str, opcode: int, data: bytes
+) -> None:
+    async with site(socket_close_s_max=0.1) as here, here.by_hand() as client:
+        token = here.open_space()
+        async with two_guests(here, token) as (a, b):
+            await attacker(here, client, token, protocol)
+            await client.send(masked(opcode, data))
+            while b"invalid_payload" not in client.buffer:
+                client.buffer += await client.stream.receive_some()
+            await talk(a, b)
+            await client.send(masked(opcode, data) * 9)
+            said = await client.rest()
+            assert said.count(b"invalid_payload") == 9
+            assert said.endswith(BAD_FRAME)
+            await talk(b, a)
+
+
+# ---- many -----------------------------------------------------------------------------------------------------------
+
+
+async def test_hundreds_of_sockets_over_the_limit_are_closed_with_4420_and_the_room_goes_on() -> None:
+    async with site(connections_max=20, socket_close_s_max=0.5) as here:
+        token = here.open_space()
+        async with two_guests(here, token) as (a, b), contextlib.AsyncExitStack() as stack:
+            for _ in range(18):
+                await attacker(here, await stack.enter_async_context(here.by_hand()), token)
+            outcomes = []
+
+            async def come() -> None:
+                async with here.by_hand() as client:
+                    await client.send(upgrade(token))
+                    outcomes.append((await client.rest()).endswith(ROOM_FULL))
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(300):
+                    nursery.start_soon(come)
+                await talk(a, b, 20)
+            assert outcomes == [True] * 300
+            await until(lambda: here.entrance.sockets == 20)
+            room = here.rooms.registry.find(here.space_id(token))
+            assert room is not None
+            assert len(room.rules) == 20
+        await here.empty()
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        masked(1, b'{"type":"msg","data":"flood"}'),
+        masked(1, b'{"type":"msg","data":"flood","id":"i"}'),
+        masked(1, b""),
+        masked(2, b"flood"),
+        masked(1, b"", fin=False) + masked(0, b""),
+        masked(10, b"x" * 125),
+    ],
+    ids=["messages", "messages with an id", "empty frames", "binary frames", "fragments", "pongs"],
+)
+async def test_flood_is_closed_with_4429_or_4400_while_the_others_hear_each_other_in_order(frames: bytes) -> None:
+    async with site(flood_s=0.3, pause_s=0.05, socket_close_s_max=0.5) as here, here.by_hand() as client:
+        token = here.open_space()
+        async with two_guests(here, token) as (a, b):
+            await attacker(here, client, token)
+            async with trio.open_nursery() as nursery:
+
+                async def flood() -> None:
+                    with contextlib.suppress(trio.BrokenResourceError):
+                        while True:
+                            await client.stream.send_all(frames * 100)
+
+                nursery.start_soon(flood)
+                await talk(a, b, 40)
+                said = await rest_or_reset(client)
+                nursery.cancel_scope.cancel()
+            assert RATE_LIMITED in said or BAD_FRAME in said
+            await talk(b, a)
+            await until(lambda: here.entrance.sockets == 2)
+
+
+async def rest_or_reset(client: Client) -> bytes:
+    """All that came; a client that sends on after a close may meet a reset."""
+    with contextlib.suppress(trio.BrokenResourceError):
+        while data := await client.stream.receive_some():
+            client.buffer += data
+    return bytes(client.buffer)
+
+
+async def test_clients_that_never_read_are_closed_and_the_others_hear_everything_in_order() -> None:
+    limits: dict[str, Any] = {"frames_per_s_max": 100_000, "room_frames_per_s_max": 100_000, "unsent_frames_max": 64}
+    async with site(**limits, socket_close_s_max=0.1) as here, contextlib.AsyncExitStack() as stack:
+        token = here.open_space()
+        async with two_guests(here, token) as (a, b):
+            for _ in range(30):
+                await attacker(here, await stack.enter_async_context(here.by_hand()), token)
+            room = here.rooms.registry.find(here.space_id(token))
+            assert room is not None
+            sent = 0
+            while len(room.rules) > 2:
+                sent += 1
+                await a.say(type="msg", data="x" * 30_000)
+                assert (await b.hear())["seq"] == sent
+            await until(lambda: here.entrance.sockets == 2)
