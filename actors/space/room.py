@@ -201,22 +201,31 @@ class Room:
         elif (due_s := self.rules.next_deadline_s(now)) < self._nap.deadline:
             self._nap.deadline = due_s
 
+    def _send(self, effect: SendTo) -> None:
+        """To each; and written at once, unless there is more that can go out with it."""
+        connections, unflushed, frame = self._connections, self._unflushed, effect.frame
+        is_all = not self._effects and not unflushed
+        text = binary = b""
+        for key in effect.keys:
+            connection = connections.get(key)
+            if connection is None:
+                continue
+            if connection.is_text:
+                text = text or _encoded(frame, is_text=True)
+                connection.send(text)
+            else:
+                binary = binary or _encoded(frame, is_text=False)
+                connection.send(binary)
+            if not is_all:
+                unflushed[key] = connection
+            elif not connection.flush():
+                self.drop(key, RoomClose.SLOW)
+
     def _perform(self, effect: Effect) -> None:
         connections, unflushed = self._connections, self._unflushed
         match effect:
-            case SendTo(keys=keys, frame=frame):
-                text = binary = b""
-                for key in keys:
-                    connection = connections.get(key)
-                    if connection is None:
-                        continue
-                    if connection.is_text:
-                        text = text or _encoded(frame, is_text=True)
-                        connection.send(text)
-                    else:
-                        binary = binary or _encoded(frame, is_text=False)
-                        connection.send(binary)
-                    unflushed[key] = connection
+            case SendTo():
+                self._send(effect)
             case SendPing(key=key):
                 connection = connections.get(key)
                 if connection is not None:
