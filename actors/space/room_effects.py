@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from schemas.echo.closes import RoomClose
 from schemas.echo.frames import ServerFrame
 
@@ -21,8 +23,7 @@ class Opening:
     epoch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SendTo:
+class SendTo(msgspec.Struct, frozen=True):
     """One frame for these connections: to be encoded once for each encoding among them."""
 
     keys: Sequence[str]

@@ -338,10 +338,10 @@ class RoomRules:
         if self.closed is not None:
             return math.inf
         deadline_s = now.mono_at(self.ends_at_ms)
+        if self._due and self._due[0][0] < deadline_s:
+            deadline_s = self._due[0][0]
         forget_s = self._memory.next_deadline_s()
-        if forget_s is not None:
-            deadline_s = min(deadline_s, forget_s)
-        return min(deadline_s, self._due[0][0]) if self._due else deadline_s
+        return deadline_s if forget_s is None or deadline_s < forget_s else forget_s
 
     def tick(self, now: Moment) -> Effects:
         if over := self._end_if_due(now):

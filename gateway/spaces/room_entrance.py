@@ -118,9 +118,10 @@ class RoomEntrance:
 
     def _adopt(self, admitted: _Admitted, sock: socket.socket, early: bytes, on_end: Callable[[], None]) -> None:
         is_text, key = admitted.encoding is Encoding.JSON, admitted.opening.key
+        address = admitted.address  # and no more of it: a socket may live for hours, and its request would with it
 
         def leave() -> None:
-            self._leave(admitted.address)
+            self._leave(address)
             on_end()
 
         connection = RoomSocket(sock, key, self._services, leave, is_text=is_text, opening=admitted.answer)

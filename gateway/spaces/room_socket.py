@@ -149,6 +149,8 @@ class RoomSocket:
                 self._take_other(room, message, messages, pongs)
         if messages:
             room.receive(self._key, messages)
+        if not self._reader.asked_library:
+            return
         if protocol.parser_exc is not None:
             is_large = isinstance(protocol.parser_exc, PayloadTooBig)
             room.drop(self._key, RoomClose.TOO_LARGE if is_large else RoomClose.BAD_FRAME)
@@ -224,8 +226,11 @@ class RoomSocket:
     def flush(self) -> bool:
         if self._is_closing:
             return True
-        self._write()
-        if not self._outgoing:
+        try:
+            if self._outgoing.write(self._sock):
+                return True
+        except OSError:
+            self._lose()
             return True
         self._work()
         settings = self._services.settings

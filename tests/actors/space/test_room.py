@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from actors.node.moment import Moment
 from actors.space.events import Space
-from actors.space.room import Room
+from actors.space.room import AtEndOfTurn, Room, at_once
 from actors.space.room_effects import Opening
 from actors.space.rooms import Rooms
 from actors.space.settings import SpaceSettings
@@ -79,9 +79,9 @@ def payload_of(wire: bytes) -> bytes:
 
 
 class House:
-    def __init__(self, supervisor: Supervisor, settings: SpaceSettings) -> None:
+    def __init__(self, supervisor: Supervisor, settings: SpaceSettings, at_end_of_turn: AtEndOfTurn) -> None:
         self.supervisor = supervisor
-        self.rooms = Rooms(supervisor, settings, now)
+        self.rooms = Rooms(supervisor, settings, now, at_end_of_turn=at_end_of_turn)
         self.space = Space(
             "01hzx9k3m4p7q8r9s0t1v2w3xy", b"", None, Encoding.JSON, False, now().wall_ms, START_MS + LASTS_S * 1000
         )
@@ -93,11 +93,11 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(settings: SpaceSettings | None = None) -> AsyncIterator[House]:
+async def house(settings: SpaceSettings | None = None, at_end_of_turn: AtEndOfTurn = at_once) -> AsyncIterator[House]:
     supervisor = Supervisor()
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
-        yield House(supervisor, settings or SpaceSettings())
+        yield House(supervisor, settings or SpaceSettings(), at_end_of_turn)
         supervisor.request_stop()
 
 
@@ -123,6 +123,69 @@ async def test_messages_of_one_read_are_written_to_each_at_once(autojump_clock: 
         room.receive("a", [(HI, True)] * 5)
         assert [message["seq"] for message in other.said()] == [1, 2, 3, 4, 5]
         assert other.flushes == flushes + 1
+
+
+class Turn:
+    """As the pump gives it: what is put off in a turn is called at its end; outside of one, at once."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] | None = None
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        if self.calls is None:
+            call()
+        else:
+            self.calls.append(call)
+
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        self.calls = []
+        yield
+        calls, self.calls = self.calls, None
+        for call in calls:
+            call()
+
+
+async def test_messages_of_several_in_one_turn_are_written_to_each_at_once_and_in_order(
+    autojump_clock: MockClock,
+) -> None:
+    turn = Turn()
+    async with house(at_end_of_turn=turn.at_end) as here:
+        room, a = here.join("a")
+        (_, b), (_, c) = here.join("b"), here.join("c")
+        before = [one.flushes for one in (a, b, c)]
+        with turn.under_way():
+            room.receive("a", [(HI, True)])
+            room.receive("b", [(HI, True)])
+            assert not c.wires
+        assert [message["uid"] for message in c.said()] == ["a", "b"]
+        assert [len(one.wires) for one in (a, b, c)] == [1, 1, 2]
+        assert [one.flushes for one in (a, b, c)] == [count + 1 for count in before]
+
+
+async def test_client_that_says_something_and_goodbye_in_one_turn_gets_its_ack(autojump_clock: MockClock) -> None:
+    turn = Turn()
+    async with house(at_end_of_turn=turn.at_end) as here:
+        room, a = here.join("a")
+        _, b = here.join("b")
+        with turn.under_way():
+            room.receive("a", [(b'{"type":"msg","data":"bye","id":"i"}', True)])
+            room.left("a", is_clean=True)
+            assert [frame["type"] for frame in a.said()] == ["ack"]
+        assert [frame["data"] for frame in b.said()] == ["bye"]
+
+
+async def test_bug_at_the_end_of_a_turn_ends_the_room_and_nothing_else(autojump_clock: MockClock) -> None:
+    turn = Turn()
+    async with house(at_end_of_turn=turn.at_end) as here:
+        room, a = here.join("a")
+        _, b = here.join("b")
+        b.raises = ZeroDivisionError()
+        with turn.under_way():
+            room.receive("a", [(HI, True)])
+        await trio.testing.wait_all_tasks_blocked()
+        assert a.closes == [RoomClose.INTERNAL]
+        assert len(here.rooms.registry) == 0
 
 
 async def test_welcome_and_what_was_missed_are_one_opening(autojump_clock: MockClock) -> None:

@@ -141,7 +141,7 @@ async def site(
                 name="pump", run=pump.run, kind=Kind.PERMANENT, stage=Stage.CORE, on_end=lambda _: pump.close()
             )
             supervisor.start(run_pump)
-            rooms = Rooms(supervisor, settings, now)
+            rooms = Rooms(supervisor, settings, now, at_end_of_turn=pump.at_end_of_batch)
             admission = SpaceAdmission(lambda token: spaces.find(token, now().wall_ms), now, settings)
             entrance = RoomEntrance(admission, rooms, supervisor, pump, settings)
             feature = entrance.feature
