@@ -32,7 +32,7 @@ class SendTo(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SendPing:
-    """A WebSocket ping. Its pong is to be told with `hear`."""
+    """A WebSocket ping. Its pong is to be told with `count`."""
 
     key: str
 

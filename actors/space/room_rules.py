@@ -28,7 +28,7 @@ from actors.bucket_rules import TokenBucket
 from actors.node.moment import Moment
 from actors.space.connection_rules import Connection
 from actors.space.counts import SpaceCounts
-from actors.space.replay_rules import ReplayMemory
+from actors.space.replay_rules import ReplayMemory, ReplayTotal
 from actors.space.room_effects import CloseWith, Effect, Effects, Opening, ReadOn, SendPing, SendTo, StopReading
 from actors.space.roster_rules import Roster
 from actors.space.settings import SpaceSettings
@@ -79,7 +79,9 @@ class RoomRules:
         *,
         is_encrypted: bool = False,
         counts: SpaceCounts | None = None,
+        replay_total: ReplayTotal | None = None,
     ) -> None:
+        """`counts` and `replay_total` are shared with the other rooms."""
         self.counts = counts or SpaceCounts()
         self.ends_at_ms = ends_at_ms
         """To be set when it is moved; `next_deadline_s` follows."""
@@ -90,7 +92,7 @@ class RoomRules:
         self._epoch = epoch
         self._is_encrypted = is_encrypted
         self._roster = Roster()
-        self._memory = ReplayMemory(settings)
+        self._memory = ReplayMemory(settings, replay_total or ReplayTotal())
         rate = settings.room_frames_per_s_max
         self._rate = TokenBucket.full(rate, rate * settings.burst_factor, now.mono_s)
         # What is due when. An entry whose connection has gone is dropped when it is met.
@@ -166,7 +168,7 @@ class RoomRules:
         effects = [CloseWith(connection.key, close) for connection in self._roster]
         self._roster.clear()
         self._due.clear()
-        self._memory = ReplayMemory(self._settings)
+        self._memory.clear()
         return effects
 
     def _end_if_due(self, now: Moment) -> Effects:
@@ -230,7 +232,7 @@ class RoomRules:
             case SetState(data=data):
                 return self._set_state(connection, data, now)
             case AskWho():
-                return (SendTo((key,), self._who(frame)),)
+                return self._who(connection, frame, now)
             case Ping(id=chosen):
                 return (SendTo((key,), Pong(chosen)),)
             case Auth():  # nobody has to, in a room without IAM
@@ -306,10 +308,13 @@ class RoomRules:
         connection.state = data
         return self._announce(Change.STATE, connection, now, data=data)
 
-    def _who(self, asked: AskWho) -> Members:
+    def _who(self, connection: Connection, asked: AskWho, now: Moment) -> Effects:
+        wait_ms = connection.who_wait_ms(self._settings, now.mono_s)
+        if wait_ms is not None:
+            return self._problem(connection, EchoError.RATE_LIMITED, asked.id, wait_ms)
         there = self._roster.present(asked.sub)
         first = islice(there.values(), self._settings.who_members_max)
-        return Members(tuple(connection.member for connection in first), len(there), asked.id)
+        return (SendTo((connection.key,), Members(tuple(one.member for one in first), len(there), asked.id)),)
 
     def _announce(
         self,
