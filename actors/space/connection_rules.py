@@ -76,7 +76,7 @@ class Connection:
 def _wait_ms(taken: deque[float], within_s: float, now_s: float) -> int | None:
     """Takes one more, of as many within that time as the deque is long; or how long until one is taken."""
     if len(taken) == taken.maxlen:
-        wait_s = taken[0] + within_s - now_s
+        wait_s = (taken[0] if taken else now_s) + within_s - now_s  # none is ever taken where none are allowed
         if wait_s > 0:
             return max(1, round(wait_s * 1000))
     taken.append(now_s)

@@ -254,6 +254,14 @@ def test_eleventh_who_within_30_s_is_rate_limited_and_the_connection_stays() -> 
     assert party.got(key, Members)[-1].id == "11"
 
 
+def test_whos_and_states_can_be_switched_off() -> None:
+    party = Party(SpaceSettings(whos_max=0, states_max=0))
+    key = party.open("u")
+    party.say(key, AskWho())
+    party.say(key, SetState(b"1"))
+    assert party.got(key, Problem) == [Problem(EchoError.RATE_LIMITED, None, 30_000)] * 2
+
+
 def test_coming_back_does_not_give_new_whos() -> None:
     party = Party(SpaceSettings(whos_max=1))
     key = party.open("u")
