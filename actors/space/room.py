@@ -8,7 +8,7 @@ The rules are in `room_rules.py`, a connection is behind `RoomConnection`; which
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 import trio
@@ -21,6 +21,9 @@ from schemas.echo.closes import RoomClose
 from schemas.echo.codec import decode, encode
 from schemas.echo.frames import FRAME_BYTES_MAX, Encoding, ServerFrame
 from schemas.websocket_frames import PING, binary_frame, text_frame
+
+LARGE_BYTES = 128 * 1024
+"""A frame of so many is more than a message: it is written by itself, before the next is encoded for its reader."""
 
 AtEndOfTurn: TypeAlias = Callable[[Callable[[], None]], None]
 """Calls what it is given when all that was to be read now has been read; it must not raise."""
@@ -38,8 +41,11 @@ class RoomConnection(Protocol):
     def is_text(self) -> bool:
         """Whether it speaks JSON, and not protobuf."""
 
-    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
-        """Keep whole WebSocket frames for the next `flush`. Those of an opening do not count toward any limit."""
+    def open(self, frames: Sequence[bytes]) -> None:
+        """Keep what comes before everything else for the next `flush`. It has a limit of its own."""
+
+    def send(self, frames: bytes) -> None:
+        """Keep whole WebSocket frames for the next `flush`."""
 
     def flush(self) -> bool:
         """Write as much as the client takes at once. False: more is left than may wait for one client."""
@@ -93,9 +99,8 @@ class Room:
             effects = self.rules.open(opening, now)
             own = (opening.key,)
             mine = [effect.frame for effect in effects if isinstance(effect, SendTo) and effect.keys == own]
-            if mine:  # in one piece, for `is_opening`
-                wire = b"".join(_encoded(frame, is_text=connection.is_text) for frame in mine)
-                connection.send(wire, is_opening=True)
+            if mine:
+                connection.open([_encoded(frame, is_text=connection.is_text) for frame in mine])
                 self._unflushed[opening.key] = connection
             return [effect for effect in effects if not (isinstance(effect, SendTo) and effect.keys == own)]
 
@@ -189,11 +194,21 @@ class Room:
                 unflushed, self._unflushed = self._unflushed, {}
                 for key, connection in unflushed.items():
                     if key in self._connections and not connection.flush():
-                        self.drop(key, RoomClose.SLOW)
+                        self._give_up(key)
         except Exception as exc:
             self._crash(exc)
         finally:
             self._is_to_settle = False
+
+    def _give_up(self, key: str) -> None:
+        """It does not read: it is closed before anything else is encoded for it."""
+        now = self._now()
+        for effect in self.rules.drop(key, RoomClose.SLOW, now):
+            if isinstance(effect, CloseWith) and effect.key == key:
+                self._perform(effect)
+            else:
+                self._effects.append(effect)
+        self._set_nap(now)
 
     def _crash(self, exc: Exception) -> None:
         if self.handle is None:
@@ -216,15 +231,14 @@ class Room:
             if connection is None:
                 continue
             if connection.is_text:
-                text = text or _encoded(frame, is_text=True)
-                connection.send(text)
+                wire = text = text or _encoded(frame, is_text=True)
             else:
-                binary = binary or _encoded(frame, is_text=False)
-                connection.send(binary)
-            if not is_all:
+                wire = binary = binary or _encoded(frame, is_text=False)
+            connection.send(wire)
+            if not is_all and len(wire) < LARGE_BYTES:
                 unflushed[key] = connection
             elif not connection.flush():
-                self.drop(key, RoomClose.SLOW)
+                self._give_up(key)
 
     def _perform(self, effect: Effect) -> None:
         connections, unflushed = self._connections, self._unflushed

@@ -6,8 +6,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from actors.space.counts import SpaceCounts
 from schemas.echo.closes import RoomClose
-from schemas.echo.frames import ServerFrame
+from schemas.echo.errors import EchoError
+from schemas.echo.frames import Problem, ServerFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class SendTo(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SendPing:
-    """A WebSocket ping. Its pong is to be told with `hear`."""
+    """A WebSocket ping. Its pong is to be told with `count`."""
 
     key: str
 
@@ -59,3 +61,11 @@ class CloseWith:
 
 Effect: TypeAlias = SendTo | SendPing | StopReading | ReadOn | CloseWith
 Effects: TypeAlias = Sequence[Effect]
+
+
+def problem(
+    counts: SpaceCounts, key: str, error: EchoError, chosen: str | None = None, retry_after_ms: int | None = None
+) -> Effects:
+    """A frame is not taken: its sender is told why, and stays."""
+    counts.frames_refused[error.word] += 1
+    return (SendTo((key,), Problem(error, chosen, retry_after_ms)),)

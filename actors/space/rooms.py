@@ -10,6 +10,7 @@ from collections.abc import Callable
 from actors.node.moment import Moment
 from actors.space.counts import SpaceCounts
 from actors.space.events import Space
+from actors.space.replay_rules import ReplayTotal
 from actors.space.room import AtEndOfTurn, Room, RoomConnection, at_once
 from actors.space.room_effects import Opening
 from actors.space.room_rules import RoomRules
@@ -33,6 +34,7 @@ class Rooms:
     ) -> None:
         self.settings = settings
         self.counts = counts or SpaceCounts()
+        self.replay_total = ReplayTotal()
         self.registry: Registry[str, Room] = Registry()
         self._supervisor = supervisor
         self._now = now
@@ -65,6 +67,7 @@ class Rooms:
             self._now(),
             is_encrypted=space.is_encrypted,
             counts=self.counts,
+            replay_total=self.replay_total,
         )
         room = Room(rules, self._now, self.settings.message_bytes_max, self._at_end_of_turn)
         room.handle = self._supervisor.start(

@@ -55,13 +55,21 @@ class SpaceSettings:
     ping_s: float = 25.0  # between two pings to a connection
     unsent_frames_max: int = 256  # waiting for one reader; then it is closed with 4413
     unsent_bytes_max: int = 1024 * 1024  # waiting for one reader; then it is closed with 4413
+    # For a reader to take what follows its upgrade, of which nothing counts toward the two above; then 4413.
+    opening_s_max: float = 30.0
+    # Waiting for the readers of all rooms; then the one for whom most waits is closed with 4413.
+    unsent_total_bytes_max: int = 256 * 1024 * 1024
     # ---- coming back
     replay_messages_max: int = 256  # held in memory for those who come back; the oldest are forgotten
     replay_bytes_max: int = 1024 * 1024  # of their payloads; the oldest are forgotten
     replay_s_max: float = 120.0  # after which a message is forgotten
+    # Of all rooms, with 512 bytes for each message; a room that needs more forgets its own oldest.
+    replay_total_bytes_max: int = 256 * 1024 * 1024
     # ---- presence
     presence_connections_max: int = 100  # of a room; above it no `join`, `leave` or `state` is sent
     who_members_max: int = 100  # named in one `who`; the others are in its `total`
+    whos_max: int = 10  # answered to a connection in `whos_s`; one more is `rate_limited`
+    whos_s: float = 30.0  # in which `whos_max` are answered
     leave_s: float = 5.0  # after an abnormal close, before `leave` is sent; not at all if the `uid` is back by then
     state_bytes_max: int = 1_024  # of a presence state; more is `payload_too_large`
     states_max: int = 10  # changes of state of a connection in `states_s`; one more is `rate_limited`

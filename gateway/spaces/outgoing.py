@@ -5,6 +5,7 @@ more, and what follows when too much waits, is the socket's and the room's.
 """
 
 import socket
+from collections.abc import Sequence
 from itertools import islice
 
 BUFFERS_MAX = 64
@@ -12,13 +13,13 @@ BUFFERS_MAX = 64
 
 
 class Outgoing:
-    __slots__ = ("_is_behind", "_opening_bytes", "_sent_of_first", "_waiting")
+    __slots__ = ("_is_behind", "_opening_frames", "_sent_of_first", "_waiting")
 
     def __init__(self, opening: bytes) -> None:
         """With what comes before everything else, the answer to the upgrade."""
         # Nearly always nothing waits but one frame, which is written as soon as it is there: a list only for more.
-        self._waiting: bytes | list[bytes] | None = opening
-        self._opening_bytes = len(opening)
+        self._waiting: bytes | list[bytes] | None = opening or None
+        self._opening_frames = 1 if opening else 0  # that are left of it
         self._sent_of_first = 0
         self._is_behind = False  # the socket did not take everything at once; then there is a list
 
@@ -34,18 +35,26 @@ class Outgoing:
         else:
             self._waiting = [waiting, frame]
 
-    def add_to_opening(self, frames: bytes) -> None:
-        """As the first frames at all, before anything is written. They never count."""
-        assert isinstance(self._waiting, bytes)
-        self._waiting += frames
-        self._opening_bytes += len(frames)
+    def add_to_opening(self, frames: Sequence[bytes]) -> None:
+        """As the first frames at all, before anything is written. They never count toward what `exceeds`."""
+        self._waiting = [*self._chunks(), *frames]
+        self._opening_frames += len(frames)
+
+    @property
+    def has_opening(self) -> bool:
+        """Whether some of it is left."""
+        return self._opening_frames > 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """All that waits, with the opening."""
+        return sum(map(len, self._chunks())) - self._sent_of_first
 
     def exceeds(self, frames_max: int, bytes_max: int) -> bool:
         """Whether so many frames or bytes wait, apart from the opening."""
-        chunks = self._chunks()
-        frames = len(chunks) - (1 if self._opening_bytes else 0)
-        size = sum(map(len, chunks)) - self._sent_of_first - self._opening_bytes
-        return frames >= frames_max or size >= bytes_max
+        chunks, opening = self._chunks(), self._opening_frames
+        size = sum(map(len, islice(chunks, opening, None))) - (0 if opening else self._sent_of_first)
+        return len(chunks) - opening >= frames_max or size >= bytes_max
 
     def write(self, sock: socket.socket) -> bool:
         """As much as the socket takes; whether that was all. Raises OSError when it is broken."""
@@ -58,7 +67,7 @@ class Outgoing:
                 sent = sock.send(data)
                 if sent == len(data):
                     self._waiting = None
-                    self._opening_bytes = 0
+                    self._opening_frames = 0
                     return True
                 self._written(sent)
             while self._waiting:
@@ -79,7 +88,6 @@ class Outgoing:
 
     def _written(self, sent: int) -> None:
         chunks = self._chunks()
-        self._opening_bytes = max(0, self._opening_bytes - sent)
         sent += self._sent_of_first
         whole = 0
         for chunk in chunks:
@@ -88,15 +96,17 @@ class Outgoing:
             sent -= len(chunk)
             whole += 1
         del chunks[:whole]
+        self._opening_frames = max(0, self._opening_frames - whole)
         self._sent_of_first = sent
         if not chunks:
             self._waiting = None
 
     def forget_frames(self) -> None:
         """Nothing more of them, but for the rest of what has begun: a client must not take half a frame for one."""
-        begun = self._opening_bytes or self._sent_of_first
-        del self._chunks()[1 if begun else 0 :]
+        begun = 1 if self._opening_frames or self._sent_of_first else 0  # the opening begins with what is no frame
+        del self._chunks()[begun:]
+        self._opening_frames = min(self._opening_frames, begun)
 
     def clear(self) -> None:
         self._waiting = None
-        self._opening_bytes = self._sent_of_first = 0
+        self._opening_frames = self._sent_of_first = 0

@@ -33,6 +33,7 @@ from gateway.spaces.relayed_socket import RelayedSocket
 from gateway.spaces.room_query_rules import HINTS, chosen_encoding, offered_protocols, opening_of
 from gateway.spaces.room_socket import RoomSocket, SocketServices
 from gateway.spaces.settings import EchoSettings
+from gateway.spaces.unsent import Unsent
 from schemas.echo.closes import RoomClose
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
@@ -61,10 +62,15 @@ class RoomEntrance:
     ) -> None:
         self._admission = admission
         self._rooms = rooms
-        self._services = SocketServices(supervisor, pump, settings)
+        self._services = SocketServices(supervisor, pump, settings, Unsent(settings.unsent_total_bytes_max))
         self._addresses = Addresses((), settings.sockets_per_address_max)
         self.sockets = 0
         """Open ones, those that are closing included."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """That wait for clients of all rooms."""
+        return self._services.unsent.bytes
 
     @property
     def feature(self) -> Feature:

@@ -224,7 +224,12 @@ _READERS: dict[str, tuple[frozenset[str], Callable[[_Raw], ClientFrame | None]]]
 
 
 def encode(frame: ServerFrame, encoding: Encoding) -> bytes:
-    return _to_json(_json_of(frame)) if encoding is Encoding.JSON else _protobuf_of(frame).SerializeToString()
+    if encoding is Encoding.JSON:
+        return _to_json(_json_of(frame))
+    head: bytes = _protobuf_of(frame).SerializeToString()
+    if isinstance(frame, Members | Welcome) and frame.members:
+        return b"".join([head, *map(_protobuf_of_member, frame.members)])
+    return head
 
 
 def _json_of(frame: ServerFrame) -> dict[str, Any] | _Message:
@@ -267,11 +272,13 @@ def _json_of(frame: ServerFrame) -> dict[str, Any] | _Message:
     return raw
 
 
-def _json_of_member(member: Member) -> dict[str, Any]:
-    raw: dict[str, Any] = {"uid": member.uid, "conn": member.conn, "subs": member.subs}
-    _add(raw, state=_raw_or_none(member.state), member_id=member.member_id)
-    raw["since"] = rfc3339(member.since_ms)
-    return raw
+def _json_of_member(member: Member) -> msgspec.Raw:
+    if member.kept.json is None:
+        raw: dict[str, Any] = {"uid": member.uid, "conn": member.conn, "subs": member.subs}
+        _add(raw, state=_raw_or_none(member.state), member_id=member.member_id)
+        raw["since"] = rfc3339(member.since_ms)
+        member.kept.json = _to_json(raw)
+    return msgspec.Raw(member.kept.json)
 
 
 def _add(raw: dict[str, Any], **optional: Any) -> None:
@@ -287,7 +294,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _protobuf_of(frame: ServerFrame) -> pb.Frame:
-    """A field that is given None stays unset."""
+    """A field that is given None stays unset. Without members: they follow."""
     match frame:
         case Message():
             return pb.Frame(
@@ -326,8 +333,7 @@ def _protobuf_of(frame: ServerFrame) -> pb.Frame:
         case Pong():
             return pb.Frame(type="pong", id=frame.id)
         case Members():
-            members = [_protobuf_of_member(member) for member in frame.members]
-            return pb.Frame(type="who", id=frame.id, members=members, total=frame.total)
+            return pb.Frame(type="who", id=frame.id, total=frame.total)
         case Welcome():
             return pb.Frame(
                 type="welcome",
@@ -338,16 +344,19 @@ def _protobuf_of(frame: ServerFrame) -> pb.Frame:
                 seq=frame.seq,
                 expires_at_ms=frame.expires_at_ms,
                 recovered=frame.recovered,
-                members=[_protobuf_of_member(member) for member in frame.members or ()],
             )
 
 
-def _protobuf_of_member(member: Member) -> pb.Member:
-    return pb.Member(
-        uid=member.uid,
-        conn=member.conn,
-        subs=member.subs,
-        state_json=_text(member.state),
-        since_ms=member.since_ms,
-        member_id=member.member_id,
-    )
+def _protobuf_of_member(member: Member) -> bytes:
+    """With its tag and length, as a frame that has nothing else: two of protobuf one after the other are one."""
+    if member.kept.protobuf is None:
+        one = pb.Member(
+            uid=member.uid,
+            conn=member.conn,
+            subs=member.subs,
+            state_json=_text(member.state),
+            since_ms=member.since_ms,
+            member_id=member.member_id,
+        )
+        member.kept.protobuf = pb.Frame(members=[one]).SerializeToString()
+    return member.kept.protobuf

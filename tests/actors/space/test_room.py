@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from actors.node.moment import Moment
 from actors.space.events import Space
-from actors.space.room import AtEndOfTurn, Room, at_once
+from actors.space.room import LARGE_BYTES, AtEndOfTurn, Room, at_once
 from actors.space.room_effects import Opening
 from actors.space.rooms import Rooms
 from actors.space.settings import SpaceSettings
@@ -45,12 +45,14 @@ class FakeConnection:
         self.openings: list[bytes] = []
         self.closes: list[RoomClose] = []
 
-    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
+    def open(self, frames: Sequence[bytes]) -> None:
+        assert not self.closes
+        assert not self.wires, "it comes before everything else"
+        self.openings.append(b"".join(frames))
+
+    def send(self, frames: bytes) -> None:
         assert not self.closes, "nothing follows a close"
-        if is_opening:
-            self.openings.append(frames)
-        else:
-            self.wires.append(frames)
+        self.wires.append(frames)
 
     def flush(self) -> bool:
         if self.raises is not None:
@@ -198,6 +200,20 @@ async def test_welcome_and_what_was_missed_are_one_opening(autojump_clock: MockC
         assert opening.count(b'"replay":true') == 2
         assert opening.count(b'"recovered":true') == 1
         assert not back.wires
+
+
+async def test_nothing_more_is_encoded_for_a_connection_once_too_much_waits_for_it(autojump_clock: MockClock) -> None:
+    async with house() as here:
+        subs = tuple(f"{number:02}".ljust(64, "x") for number in range(32))
+        for number in range(100):
+            room, asking = here.join(f"m{number}", subs=subs)
+        _, other = here.join("other")
+        asking.is_stalled = True
+        room.receive("m99", [(b'{"type":"who"}', True), (b'{"type":"msg","data":"hi"}', True)] * 5)
+        assert len(asking.wires) == 1
+        assert len(asking.wires[0]) > LARGE_BYTES
+        assert asking.closes == [RoomClose.SLOW]
+        assert [message["seq"] for message in other.said()] == [1, 2, 3, 4, 5]
 
 
 async def test_stalled_connection_is_closed_with_4413_and_the_others_go_on(autojump_clock: MockClock) -> None:
