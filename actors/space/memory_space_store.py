@@ -190,15 +190,15 @@ class MemorySpaceStore:
         return found[1].page(now_ms, prefix, after, max(1, min(limit, self._limits.page_keys_max)))
 
     async def sweep_expired(self, space_id: str, now_ms: int) -> int | Refused:
-        found = self._find(space_id)
-        refused = self._refusal(found)
-        if refused is not None or found is None:
+        kept = self.disk.spaces.get(space_id)
+        refused = self._refusal(kept)
+        if refused is not None or kept is None:
             return await self._answer(refused or NOT_FOUND)
-        kept, index = found
-        expired = index.expired(now_ms)
+        expired = [key for key, entry in kept.entries.items() if entry.expires_at_ms <= now_ms]
         for key in expired:
             del kept.entries[key]
-            index.drop_key(key)
+            if space_id in self._open:
+                self._open[space_id].drop_key(key)
         return await self._answer(len(expired))
 
     def next_expiry_ms(self, space_id: str) -> int | None:

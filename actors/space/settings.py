@@ -13,6 +13,9 @@ class SpaceSettings:
     ttl_s_max: int = 604_800  # that may be asked for; more is `invalid_payload`
     spaces_max: int = 10_000  # of the gateway, with those not erased yet; the next one is 503 `overloaded`
     open_spaces_max: int = 1_000  # whose index is in memory; then the one used least recently is read again when needed
+    open_entries_max: int = 100_000  # values and files in those indexes; then those used least recently go
+    end_moves_burst: int = 10  # moves of a space's end at once; the next one is 429 `rate_limited`
+    end_moves_per_min: float = 1.0  # after those
     # ---- values
     value_bytes_max: int = 262_144  # as stored; more is 413 `payload_too_large`
     body_bytes_max: int = 294_912  # of a request; more is 413 `payload_too_large`

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -63,6 +64,14 @@ class FileRow(msgspec.Struct, frozen=True):
 
     file: StoredFile
     prefix: bytes
+
+
+class Swept(NamedTuple):
+    """What had expired and is gone, and when more is to go."""
+
+    keys: int
+    size_bytes: int  # of their values
+    next_expiry_ms: int | None
 
 
 _encode_file = msgspec.msgpack.Encoder().encode
@@ -148,9 +157,8 @@ def touch(db: sqlite3.Connection) -> bool:
 
 def next_expiries(db: sqlite3.Connection) -> dict[str, int]:
     """When the next value of each space expires; those without any are left out."""
-    return dict(
-        db.execute("SELECT space.name, min(expires_ms) FROM kv JOIN space ON space.id = kv.space GROUP BY space.id")
-    )
+    found = db.execute("SELECT space.name, min(expires_ms) FROM kv JOIN space ON space.id = kv.space GROUP BY space.id")
+    return {name: at_ms for name, value in found if (at_ms := _time(value)) is not None}
 
 
 def load_index(db: sqlite3.Connection, key: SpaceKey) -> tuple[SpaceIndex, dict[str, bytes]]:
@@ -217,8 +225,21 @@ def delete(db: sqlite3.Connection, key: SpaceKey, name: str, now_ms: int) -> boo
     return there is not None and there[0] > now_ms
 
 
-def sweep(db: sqlite3.Connection, space_id: str, now_ms: int) -> int:
-    return db.execute(f"DELETE FROM kv WHERE {_OF_SPACE} AND expires_ms <= ?", (space_id, now_ms)).rowcount
+def sweep(db: sqlite3.Connection, space_id: str, now_ms: int) -> Swept:
+    """Times are in the clear, so no key is needed."""
+    of_space = (space_id,)
+    expired = db.execute(
+        f"SELECT count(*), total(size) FROM kv WHERE {_OF_SPACE} AND expires_ms <= ?", (*of_space, now_ms)
+    )
+    count, size = expired.fetchone()
+    db.execute(f"DELETE FROM kv WHERE {_OF_SPACE} AND expires_ms <= ?", (*of_space, now_ms))
+    (next_expiry_ms,) = db.execute(f"SELECT min(expires_ms) FROM kv WHERE {_OF_SPACE}", of_space).fetchone()
+    return Swept(count, int(size), _time(next_expiry_ms))
+
+
+def _time(value: object) -> int | None:
+    """None: there is none, or what lies there is damaged and no time."""
+    return value if isinstance(value, int) else None
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

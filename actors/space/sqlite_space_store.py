@@ -203,18 +203,25 @@ class SqliteSpaceStore:
         return found[1].page(now_ms, prefix, after, max(1, min(limit, self._limits.page_keys_max)))
 
     async def sweep_expired(self, space_id: str, now_ms: int) -> int | Refused:
-        found = self._spaces.find(space_id)
-        if found is None:
+        space = self._spaces.get(space_id)
+        if space is None:
             return await _at_once(NOT_FOUND)
-        space, index = found
+        if space.index is None:
+            swept = await self._spaces.sweep_closed(space_id, space, now_ms)
+            if swept is not None:
+                return swept.keys if isinstance(swept, rows.Swept) else swept
+        index = space.index
+        if index is None:  # over meanwhile
+            return NOT_FOUND
 
-        def arrived(answer: int | Refused | StoreFailedError) -> None:
-            if isinstance(answer, int):
+        def arrived(answer: rows.Swept | Refused | StoreFailedError) -> None:
+            if isinstance(answer, rows.Swept):
                 for key in index.expired(now_ms):
                     index.drop_key(key)
                     self._cache.drop(space_id, key)
 
-        return await self._spaces.commit(space, partial(rows.sweep, space_id=space_id, now_ms=now_ms), arrived)
+        swept = await self._spaces.commit(space, partial(rows.sweep, space_id=space_id, now_ms=now_ms), arrived)
+        return swept.keys if isinstance(swept, rows.Swept) else swept
 
     def next_expiry_ms(self, space_id: str) -> int | None:
         space = self._spaces.get(space_id)

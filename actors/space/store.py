@@ -248,7 +248,7 @@ class SpaceStore(Protocol):
         """Keys that begin with the prefix, in the order of their names, from the first one after `after`."""
 
     async def sweep_expired(self, space_id: str, now_ms: int) -> int | Refused:
-        """Remove what has expired; how many."""
+        """Remove what has expired; how many. The space need not be open, and nothing of it is taken into memory."""
 
     def next_expiry_ms(self, space_id: str) -> int | None:
         """When the next key expires, of a space that is not open too: there is nothing to sweep before."""
