@@ -29,7 +29,7 @@ class KeptSpace:
     """A space that is there: its key, and, while it is open, its index."""
 
     key: SpaceKey
-    stored_bytes: int = 0  # of values and files
+    stored_bytes: int = 0  # of values and files, with overhead
     index: SpaceIndex | None = None
     next_expiry_ms: int | None = None  # of its values, while it is not open
     prefixes: dict[str, bytes] = field(default_factory=dict)  # of the files' nonces
@@ -51,7 +51,7 @@ class KeptSpaces:
         closed: Callable[[str, SpaceIndex], None],
         limits: SpaceStoreLimits,
     ) -> None:
-        self.stored_bytes = 0  # of values and files, of all spaces
+        self.stored_bytes = 0  # of all spaces
         self.bytes_under_way = 0  # by which that may grow
         self._database = database
         self._content = content
@@ -158,7 +158,7 @@ class KeptSpaces:
         def arrived(answer: rows.Swept | Refused | StoreFailedError) -> None:
             if isinstance(answer, rows.Swept) and not space.is_ended:
                 space.next_expiry_ms = answer.next_expiry_ms
-                self._count(space, space.stored_bytes - answer.size_bytes)
+                self._count(space, space.stored_bytes - answer.disk_bytes)
 
         async with space.opening:
             if space.index is None and not space.is_ended:
@@ -237,7 +237,7 @@ class KeptSpaces:
             index.writes_under_way -= 1
             arrived(answer)
             if not space.is_ended:
-                self._count(space, index.kv_bytes + index.file_bytes)
+                self._count(space, index.disk_bytes)
 
         return await self._database.commit(run, settle, size_bytes)
 

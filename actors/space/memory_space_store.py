@@ -18,9 +18,11 @@ from actors.space.sealing import KEY_BYTES, SpaceKey
 from actors.space.space_index import SpaceIndex
 from actors.space.store import (
     DEFAULT_LIMITS,
+    FILE_OVERHEAD_BYTES,
     NOT_FOUND,
     NOT_READY,
     OVERLOADED,
+    VALUE_OVERHEAD_BYTES,
     Entry,
     KeyInfo,
     KeyPage,
@@ -297,11 +299,11 @@ class MemorySpaceStore:
         return Usage(len(values), kv_bytes, len(files), file_bytes, len(kept.subscriptions))
 
     def totals(self) -> Totals:
-        stored_bytes = sum(
-            sum(len(entry.value) for entry in kept.entries.values()) + sum(file.size for file, _ in kept.files.values())
-            for kept in self.disk.spaces.values()
-        )
-        return Totals(len(self.disk.spaces), stored_bytes + sum(upload.size for upload in self._uploads))
+        spaces = self.disk.spaces.values()
+        values = [len(entry.value) + VALUE_OVERHEAD_BYTES for kept in spaces for entry in kept.entries.values()]
+        files = [file.size + FILE_OVERHEAD_BYTES for kept in spaces for file, _ in kept.files.values()]
+        coming = [upload.size + FILE_OVERHEAD_BYTES for upload in self._uploads]
+        return Totals(len(spaces), sum(values) + sum(files) + sum(coming))
 
     def disk_free_ratio(self) -> float:
         return 0.0 if self.disk.is_full else 1.0

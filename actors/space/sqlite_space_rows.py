@@ -22,7 +22,9 @@ from actors.log.store import StoreFailedError, UnreadableError
 from actors.space.sealing import SpaceKey
 from actors.space.space_index import SpaceIndex
 from actors.space.store import (
+    FILE_OVERHEAD_BYTES,
     NOT_FOUND,
+    VALUE_OVERHEAD_BYTES,
     Entry,
     KeyInfo,
     PutAnswer,
@@ -70,7 +72,7 @@ class Swept(NamedTuple):
     """What had expired and is gone, and when more is to go."""
 
     keys: int
-    size_bytes: int  # of their values
+    disk_bytes: int  # that they counted as
     next_expiry_ms: int | None
 
 
@@ -135,9 +137,12 @@ def keep_spaces(db: sqlite3.Connection, space_ids: Iterable[str]) -> None:
 
 
 def sizes(db: sqlite3.Connection) -> dict[str, int]:
-    """How many bytes of values and files each space has."""
-    of_table = "(SELECT total(size) FROM {} WHERE space = id)"
-    return dict(db.execute(f"SELECT name, {of_table.format('kv')} + {of_table.format('file')} FROM space"))
+    """How many bytes each space counts as, with the overhead of each value and file."""
+    kv, file = (
+        f"(SELECT total(size) + {overhead} * count(*) FROM {table} WHERE space = id)"
+        for table, overhead in (("kv", VALUE_OVERHEAD_BYTES), ("file", FILE_OVERHEAD_BYTES))
+    )
+    return dict(db.execute(f"SELECT name, {kv} + {file} FROM space"))
 
 
 def usages(db: sqlite3.Connection, space_ids: Iterable[str]) -> dict[str, Usage]:
@@ -234,7 +239,7 @@ def sweep(db: sqlite3.Connection, space_id: str, now_ms: int) -> Swept:
     count, size = expired.fetchone()
     db.execute(f"DELETE FROM kv WHERE {_OF_SPACE} AND expires_ms <= ?", (*of_space, now_ms))
     (next_expiry_ms,) = db.execute(f"SELECT min(expires_ms) FROM kv WHERE {_OF_SPACE}", of_space).fetchone()
-    return Swept(count, int(size), _time(next_expiry_ms))
+    return Swept(count, int(size) + count * VALUE_OVERHEAD_BYTES, _time(next_expiry_ms))
 
 
 def _time(value: object) -> int | None:

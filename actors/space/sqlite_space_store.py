@@ -31,9 +31,11 @@ from actors.space.space_database import SpaceDatabase
 from actors.space.space_index import SpaceIndex
 from actors.space.store import (
     DEFAULT_LIMITS,
+    FILE_OVERHEAD_BYTES,
     NOT_FOUND,
     NOT_READY,
     OVERLOADED,
+    VALUE_OVERHEAD_BYTES,
     Entry,
     KeyInfo,
     KeyPage,
@@ -136,15 +138,16 @@ class SqliteSpaceStore:
             return await _at_once(NOT_FOUND)
         space, index = found
         keys, grown = index.growth_by(key, len(value))
+        grown_on_disk = grown + keys * VALUE_OVERHEAD_BYTES
         index.keys_under_way += keys
         index.kv_bytes_under_way += grown
-        self._spaces.bytes_under_way += grown
+        self._spaces.count_under_way(grown_on_disk)
         asked = Entry(key, value, 0, now_ms, expires_at_ms, encrypted)
 
         def arrived(answer: PutAnswer | StoreFailedError) -> None:
             index.keys_under_way -= keys
             index.kv_bytes_under_way -= grown
-            self._spaces.bytes_under_way -= grown
+            self._spaces.count_under_way(-grown_on_disk)
             if isinstance(answer, Written):
                 index.set_key(KeyInfo(key, answer.version, len(value), expires_at_ms))
                 if not space.is_ended:
@@ -244,6 +247,7 @@ class SqliteSpaceStore:
         draft = StoredFile(file_id, name, content_type, 0, "", 0)
         self._uploads_beginning += 1
         index.uploads += 1
+        self._spaces.count_under_way(FILE_OVERHEAD_BYTES)
         upload: FileUpload | None = None
         try:
             with trio.CancelScope(shield=True):
@@ -267,6 +271,7 @@ class SqliteSpaceStore:
             self._uploads_beginning -= 1
             if upload is None:
                 index.uploads -= 1
+                self._spaces.count_under_way(-FILE_OVERHEAD_BYTES)
         self._uploads.add(upload)
         return upload
 

@@ -39,10 +39,15 @@ class SpaceStoreLimits(msgspec.Struct, frozen=True):
     erasing_threads_max: int = 32  # that make and erase keys, which has to be done in 5 s; the next batch waits
     erasing_batch_max: int = 64  # keys that are erased together, with one sync of their folder
     removing_threads_max: int = 4  # that remove files of spaces whose keys are gone; the next space waits
-    cache_bytes_max: int = 32 * 1024 * 1024  # of values held in memory; then the least recently used go
+    cache_bytes_max: int = 32 * 1024 * 1024  # of values held in memory, with overhead; the least recently used go
 
 
 DEFAULT_LIMITS = SpaceStoreLimits()
+
+# What one takes besides its bytes: a row and a sealed name; a block of the disk and an inode. They count where room of
+# the disk or of memory is bounded, so that many empty ones are not free; not in `Usage`.
+VALUE_OVERHEAD_BYTES = 512
+FILE_OVERHEAD_BYTES = 4_096
 
 
 class Refusal(StrEnum):
@@ -139,7 +144,7 @@ class Totals(msgspec.Struct, frozen=True):
     """What all spaces have together, open or not, and would have if everything under way went well."""
 
     spaces: int
-    bytes: int  # of values and files
+    bytes: int  # of values and files, with the overhead of each
 
 
 PutAnswer: TypeAlias = Written | VersionConflict | Refused
@@ -293,7 +298,7 @@ class SpaceStore(Protocol):
         """What all spaces have."""
 
     def disk_free_ratio(self) -> float:
-        """How much of the disk is free, 0 … 1."""
+        """How much of the disk is free, 0 … 1: of its bytes or of the files it can have, whichever is less."""
 
     async def takes_writes(self) -> bool:
         """Whether the disk takes a write: one is made that changes nothing. It waits for its turn in a full queue."""

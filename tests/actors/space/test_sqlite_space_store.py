@@ -12,7 +12,7 @@ from actors.space.key_files import Disk
 from actors.space.sealing import CHUNK_BYTES
 from actors.space.space_database import SpaceDatabase
 from actors.space.sqlite_space_rows import open_connections
-from actors.space.store import DEFAULT_LIMITS, Entry, SpaceStoreLimits
+from actors.space.store import DEFAULT_LIMITS, VALUE_OVERHEAD_BYTES, Entry, SpaceStoreLimits
 from actors.space.value_cache import ValueCache
 from tests.actors.log.shelves import bounded, in_order
 from tests.actors.space.shelves import LATER_MS, NOW_MS, A, B, F, SqliteShelf, cancelled, put, read_all, upload
@@ -55,7 +55,7 @@ async def test_many_spaces_end_side_by_side(tmp_path: Path) -> None:
                 nursery.start_soon(store.end, space_id)
         assert store.space_ids() == (ids[0],)
         assert shelf.files() == {f"spaces/keys/{ids[0]}"}
-        assert store.totals().bytes == 1
+        assert store.totals().bytes == 1 + VALUE_OVERHEAD_BYTES
 
 
 @bounded
@@ -113,7 +113,7 @@ async def test_an_answer_that_cannot_be_applied_fails_the_store_and_not_the_othe
 
 
 def test_the_cache_keeps_what_was_used_last_within_its_bytes() -> None:
-    cache = ValueCache(10)
+    cache = ValueCache(2 * VALUE_OVERHEAD_BYTES + 10)
 
     def entry(key: str, size: int) -> Entry:
         return Entry(key, bytes(size), 1, NOW_MS, LATER_MS, encrypted=False)
@@ -126,10 +126,10 @@ def test_the_cache_keeps_what_was_used_last_within_its_bytes() -> None:
     assert cache.get(A, "a") == entry("a", 4)
     cache.put(A, entry("a", 6))
     assert cache.get(A, "a") == entry("a", 6)
-    cache.put(A, entry("too large", 11))
+    cache.put(A, entry("too large", VALUE_OVERHEAD_BYTES + 11))
     assert [cache.get(A, key) for key in ("a", "c", "too large")] == [None] * 3
-    cache.put(A, entry("d", 10))
+    cache.put(A, entry("d", VALUE_OVERHEAD_BYTES + 10))
     cache.drop(A, "d")
     cache.drop(A, "d")
-    cache.put(A, entry("e", 10))
-    assert cache.get(A, "e") == entry("e", 10)
+    cache.put(A, entry("e", VALUE_OVERHEAD_BYTES + 10))
+    assert cache.get(A, "e") == entry("e", VALUE_OVERHEAD_BYTES + 10)
