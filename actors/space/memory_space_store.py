@@ -36,6 +36,7 @@ from actors.space.store import (
     VersionConflict,
     Written,
     check_id,
+    check_text,
 )
 
 _T = TypeVar("_T")
@@ -144,6 +145,7 @@ class MemorySpaceStore:
         encrypted: bool = False,
         expected_version: int | None = None,
     ) -> PutAnswer:
+        check_text(key)
         asked = Entry(key, value, 0, now_ms, expires_at_ms, encrypted)
         return await self._answer(self._put(space_id, asked, expected_version))
 
@@ -171,6 +173,7 @@ class MemorySpaceStore:
         return found[0].entries[key]
 
     async def delete(self, space_id: str, key: str, now_ms: int) -> bool | Refused:
+        check_text(key)
         found = self._find(space_id)
         refused = self._refusal(found)
         if refused is not None or found is None:
@@ -212,6 +215,7 @@ class MemorySpaceStore:
 
     async def begin_file(self, space_id: str, file_id: str, name: str, content_type: str) -> "MemoryUpload | Refused":
         check_id(file_id)
+        check_text(name, content_type)
         begun = self._begin_file(self._find(space_id), StoredFile(file_id, name, content_type, 0, "", 0))
         await trio.lowlevel.cancel_shielded_checkpoint()
         return begun
@@ -255,6 +259,7 @@ class MemorySpaceStore:
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put_subscription(self, space_id: str, endpoint: str, data: bytes) -> bool | Refused:
+        check_text(endpoint)
         found = self._find(space_id)
         refused = self._refusal(found)
         if refused is not None or found is None:
@@ -271,6 +276,7 @@ class MemorySpaceStore:
         return () if found is None else tuple(Subscription(*each) for each in sorted(found[0].subscriptions.items()))
 
     async def delete_subscription(self, space_id: str, endpoint: str) -> bool | Refused:
+        check_text(endpoint)
         found = self._find(space_id)
         refused = self._refusal(found)
         if refused is not None or found is None:

@@ -48,6 +48,7 @@ from actors.space.store import (
     Usage,
     Written,
     check_id,
+    check_text,
 )
 from actors.space.value_cache import ValueCache
 
@@ -133,6 +134,7 @@ class SqliteSpaceStore:
         encrypted: bool = False,
         expected_version: int | None = None,
     ) -> PutAnswer:
+        check_text(key)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
@@ -180,6 +182,7 @@ class SqliteSpaceStore:
         return entry if entry is not None and entry.expires_at_ms > now_ms else None
 
     async def delete(self, space_id: str, key: str, now_ms: int) -> bool | Refused:
+        check_text(key)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
@@ -236,6 +239,7 @@ class SqliteSpaceStore:
 
     async def begin_file(self, space_id: str, file_id: str, name: str, content_type: str) -> FileUpload | Refused:
         check_id(file_id)
+        check_text(name, content_type)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
@@ -334,6 +338,7 @@ class SqliteSpaceStore:
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put_subscription(self, space_id: str, endpoint: str, data: bytes) -> bool | Refused:
+        check_text(endpoint)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
@@ -357,6 +362,7 @@ class SqliteSpaceStore:
         return await self._database.read(partial(rows.subscriptions, key=found[0].key))
 
     async def delete_subscription(self, space_id: str, endpoint: str) -> bool | Refused:
+        check_text(endpoint)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)

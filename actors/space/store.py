@@ -179,7 +179,7 @@ class SpaceStore(Protocol):
 
     `space_id` and `file_id` are lower-case ULIDs, never used twice. A space that was ended, or never created, is
     `NOT_FOUND` for what writes and as if it were empty for what reads. One that is there and not open is the caller's
-    mistake: RuntimeError.
+    mistake: RuntimeError. So is a key, endpoint, name or type that is no text: ValueError, and nothing is written.
     """
 
     # ── spaces ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -315,3 +315,9 @@ def check_id(value: str) -> str:
     if _ID.fullmatch(value) is None:
         raise ValueError("an id is a lower-case ULID")
     return value
+
+
+def check_text(*values: str) -> None:
+    """ValueError if one cannot be encoded: only here is that the trouble of one caller, not of all who write."""
+    for value in values:
+        value.encode()

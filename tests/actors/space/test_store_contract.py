@@ -507,3 +507,23 @@ async def test_a_space_that_is_opened_while_it_is_swept_has_nothing_that_is_gone
                 nursery.start_soon(store.open, space_id)
             assert store.usage(space_id) == Usage(keys=1, kv_bytes=1)
             await store.end(space_id)
+
+
+@bounded
+async def test_text_that_cannot_be_encoded_is_the_callers_mistake_and_harms_nobody_else(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.create(A)
+        for wrong in (
+            partial(put, store, A, "\ud800", b"v"),
+            partial(store.delete, A, "\ud800", NOW_MS),
+            partial(store.put_subscription, A, "https://\udfff", b"data"),
+            partial(store.delete_subscription, A, "https://\udfff"),
+            partial(store.begin_file, A, F, "\ud800", "text/plain"),
+            partial(store.begin_file, A, F, "name", "\ud800"),
+        ):
+            with pytest.raises(ValueError, match="surrogates"):
+                await wrong()
+        assert await store.get(A, "\ud800", NOW_MS) is None
+        assert (store.usage(A), store.totals().bytes) == (Usage(), 0)
+        await put(store, A, "k", b"v")
+        assert store.release(A)

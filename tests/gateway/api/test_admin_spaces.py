@@ -281,6 +281,20 @@ async def test_bytes_that_are_kept_are_a_gauge(tmp_path: Path) -> None:
         assert metrics.value("heliograph_spaces") == 1
 
 
+async def test_spaces_that_are_left_are_counted_where_spaces_are_off(tmp_path: Path) -> None:
+    settings = {"data": str(tmp_path), **ON, "echo.ttl_s_min": 1}
+    async with running(load(None, {}, settings)) as gateway:
+        await make(gateway)
+        await make(gateway, b"ttl_seconds=1")
+    with trio.fail_after(20):
+        async with running(load(None, {}, {**settings, "echo.enabled": False})) as gateway:
+            while (metrics := await scraped(gateway)).value("heliograph_spaces") != 1:
+                pass
+            while (metrics := await scraped(gateway)).value("heliograph_spaces_unerased"):
+                pass
+            assert metrics.value("heliograph_spaces_ended_total", reason="expired") == 1
+
+
 # ---- readiness ------------------------------------------------------------------------------------------------------
 
 
