@@ -46,6 +46,8 @@ class SpaceLog:
         self._store = store
         self._log = stream_log
         self._seen = SeenTime(stream_log)
+        self._unnoted: Mapping[str, SpaceEndMoved] = {}
+        self._is_noted = True
 
     async def space_ids(self) -> list[str]:
         """Of those that have a stream."""
@@ -70,6 +72,9 @@ class SpaceLog:
 
     async def append(self, space_id: str, decided: Sequence[Event]) -> EchoError | None:
         """None once it is durable. A cancelled caller only stops waiting."""
+        fault = None if self._is_noted else await self.note_seen(decided[0].at_ms)
+        if fault is not None:
+            return fault
         part = self._part(space_id, decided)
         return EchoError.SPACE_NOT_FOUND if part is None else _fault_of(await self._log.append(part))
 
@@ -77,10 +82,22 @@ class SpaceLog:
         """When spaces were last there. 0: never, or nobody can tell any more."""
         return await self._seen.read()
 
-    async def note_seen(self, now_ms: int, moved: Mapping[str, SpaceEndMoved] | None = None) -> EchoError | None:
-        """That spaces are there now, and with it, together or not at all, these ends."""
-        parts = [self._part(space_id, (event,)) for space_id, event in (moved or {}).items()]
-        return _fault_of(await self._seen.write(now_ms, *(part for part in parts if part is not None)))
+    async def note_start(self, now_ms: int, moved: Mapping[str, SpaceEndMoved]) -> None:
+        """What a start found out: the ends of spaces, and the time that they count from, together or not at all.
+
+        With one of them alone, the next start would take the same time off once more, or not at all. If the log refuses
+        this, nothing else is written before it.
+        """
+        self._unnoted, self._is_noted = moved, False
+        await self.note_seen(now_ms)
+
+    async def note_seen(self, now_ms: int) -> EchoError | None:
+        """That spaces are there now."""
+        parts = [self._part(space_id, (event,)) for space_id, event in self._unnoted.items()]
+        fault = _fault_of(await self._seen.write(now_ms, *(part for part in parts if part is not None)))
+        if fault is None:
+            self._unnoted, self._is_noted = {}, True
+        return fault
 
     def _part(self, space_id: str, decided: Sequence[Event]) -> Part | None:
         """None: there is no such space any more."""

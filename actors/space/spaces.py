@@ -3,21 +3,20 @@
 A space is over at the very instant of its end, whoever asks; erasing follows within seconds: first the key, then rows
 and files (`SpaceStore.end`), then the stream. Whatever a crash leaves half done, `load` does.
 
-What changes a space is decided, written and applied one at a time (`_Turn`). Somebody who is cancelled while waiting
-for that has changed nothing; from then on it is done wholly, whether or not the asker still waits.
+What changes a space is decided, written and applied one at a time (`space_turns`). Somebody who is cancelled while
+waiting for that has changed nothing; from then on it is done wholly, whether or not the asker still waits.
 
 The values and files of a space are in `space_values` and `space_files`, its stream in `space_log`; its sockets are told
 by `on_end`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import nsmallest
 
 import structlog
 import trio
 
-from actors.bucket_rules import TokenBucket
 from actors.log.store import LogStore
 from actors.node.moment import Moment
 from actors.space import events
@@ -29,6 +28,7 @@ from actors.space.settings import SpaceSettings
 from actors.space.space_clock import forward_only
 from actors.space.space_log import SpaceLog
 from actors.space.space_rules import NewSpace, Spaces, close_space, holds_claim, move_end, open_space, resume
+from actors.space.space_turns import SpaceTurn, SpaceTurns
 from actors.space.store import NOT_FOUND, Refused, SpaceStore
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
@@ -49,14 +49,6 @@ class Opened:
     space: Space
     token: str
     claim: str
-
-
-@dataclass(slots=True, eq=False)
-class _Turn:
-    """Of those who want to change one space, and how often its end may be moved."""
-
-    moves: TokenBucket
-    lock: trio.Lock = field(default_factory=trio.Lock)
 
 
 class EchoSpaces:
@@ -86,10 +78,7 @@ class EchoSpaces:
         self._spaces = Spaces()
         self._erasing = Erasing(store, stream_log, self.now, self.counts)
         self._indexes = OpenIndexes(store, settings)
-        self._turns: dict[str, _Turn] = {}  # of those that somebody wanted to change
-        # What the start has found out about ends, until it is in the log with a new note of the time.
-        self._unnoted: dict[str, SpaceEndMoved] | None = None
-        self._noting = trio.Lock()
+        self._turns = SpaceTurns(settings)
         self._opening = 0  # on their way, so that tasks which open at the same time cannot pass the limit together
         self._wake = trio.Event()
         self._is_disk_short = False
@@ -133,25 +122,8 @@ class EchoSpaces:
         for space_id in kept:  # made, and never written down
             self._erasing.add(space_id)
         if self._spaces or seen_ms:  # which may have been of a clock that was ahead
-            self._unnoted = moved
-            await self._note_start()
+            await self._log.note_start(now_ms, moved)
         await self.end_what_is_over()
-
-    async def _note_start(self) -> EchoError | None:
-        """What the start found out, before anything else of a space is written.
-
-        The ends of spaces and the time that they are counted from are written together: with one of them alone, the
-        next start would take the same time off once more, or not at all. A log that refuses is asked again by whoever
-        writes next, who is refused too meanwhile.
-        """
-        async with self._noting:
-            if self._unnoted is None:
-                return None
-            with trio.CancelScope(shield=True):
-                fault = await self._log.note_seen(self.now().wall_ms, self._unnoted)
-            if fault is None:
-                self._unnoted = None
-            return fault
 
     # ---- lives -------------------------------------------------------------------------------------------------------
 
@@ -172,9 +144,6 @@ class EchoSpaces:
         self._opening += 1
         try:
             with trio.CancelScope(shield=True):
-                fault = await self._note_start()
-                if fault is not None:
-                    return fault
                 refused = await self.store.create(space_id)
                 if refused is not None:
                     return error_of(refused)
@@ -205,13 +174,13 @@ class EchoSpaces:
         fault = self.claim_fault(space_id, claim)
         if fault is not None:
             return fault
-        turn = self._turn(space_id)
+        turn = self._turns.of(space_id, self.now().mono_s)
         async with turn.lock:
             with trio.CancelScope(shield=True):
                 answer = await self._move_end(space_id, ttl_s, turn)
         return answer
 
-    async def _move_end(self, space_id: str, ttl_s: int, turn: _Turn) -> Space | EchoError:
+    async def _move_end(self, space_id: str, ttl_s: int, turn: SpaceTurn) -> Space | EchoError:
         space = self._spaces.get(space_id)
         if space is None:
             return EchoError.SPACE_NOT_FOUND
@@ -223,7 +192,7 @@ class EchoSpaces:
         fault = self.disk_fault()
         if fault is None and turn.moves.take(self.now().mono_s) is not None:
             fault = EchoError.RATE_LIMITED
-        fault = fault or await self._note_start() or await self._log.append(space_id, decided)
+        fault = fault or await self._log.append(space_id, decided)
         if fault is not None:
             return fault
         if not self.is_live(space_id):  # its end came meanwhile, and somebody may have been told so
@@ -235,15 +204,7 @@ class EchoSpaces:
 
     def move_wait_ms(self, space_id: str) -> int | None:
         """How long until its end may be moved again; None: now."""
-        turn = self._turns.get(space_id)
-        return None if turn is None else turn.moves.wait_ms(self.now().mono_s)
-
-    def _turn(self, space_id: str) -> _Turn:
-        """Of a space that is there: it is forgotten with the space."""
-        if space_id not in self._turns:
-            per_s = self.settings.end_moves_per_min / 60
-            self._turns[space_id] = _Turn(TokenBucket.full(per_s, self.settings.end_moves_burst, self.now().mono_s))
-        return self._turns[space_id]
+        return self._turns.move_wait_ms(space_id, self.now().mono_s)
 
     async def delete(self, space_id: str, claim: str) -> EchoError | None:
         """By its creator. None when nothing of it is left."""
@@ -254,7 +215,7 @@ class EchoSpaces:
         """By somebody who may. Refused by the disk, it is over nevertheless, and `run` goes on erasing it."""
         if not self.is_live(space_id):
             return EchoError.SPACE_NOT_FOUND
-        async with self._turn(space_id).lock:
+        async with self._turns.of(space_id, self.now().mono_s).lock:
             with trio.CancelScope(shield=True):
                 fault = await self._close(space_id, ending)
         return fault
@@ -325,7 +286,7 @@ class EchoSpaces:
         """From here on nobody finds it."""
         self._spaces.remove(space_id)
         self._indexes.forget(space_id)
-        self._turns.pop(space_id, None)
+        self._turns.forget(space_id)
         self._note_end(space_id, ending)
         self.on_end(space_id)
 
@@ -338,7 +299,7 @@ class EchoSpaces:
         """Every minute, beside all else: it may take long."""
         while True:
             await trio.sleep(SWEEP_S)
-            if await self._note_start() is None and self._spaces:
+            if self._spaces:
                 await self._log.note_seen(self.now().wall_ms)
             await self.sweep_values()
 
