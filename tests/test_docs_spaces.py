@@ -188,6 +188,7 @@ def test_reference_lists_rates_with_their_defaults() -> None:
         (settings.room_upgrades_burst, settings.room_upgrades_per_s),
         (settings.creations_burst, settings.creations_per_h),
         (settings.passwords_burst, settings.passwords_per_min),
+        (settings.end_moves_burst, settings.end_moves_per_min),
         (settings.unknown_tokens_burst, settings.unknown_tokens_per_min),
     ]
 

@@ -13,6 +13,9 @@ class SpaceSettings:
     ttl_s_max: int = 604_800  # that may be asked for; more is `invalid_payload`
     spaces_max: int = 10_000  # of the gateway, with those not erased yet; the next one is 503 `overloaded`
     open_spaces_max: int = 1_000  # whose index is in memory; then the one used least recently is read again when needed
+    open_entries_max: int = 100_000  # values and files in those indexes; then those used least recently go
+    end_moves_burst: int = 10  # moves of a space's end at once; the next one is 429 `rate_limited`
+    end_moves_per_min: float = 1.0  # after those
     # ---- values
     value_bytes_max: int = 262_144  # as stored; more is 413 `payload_too_large`
     body_bytes_max: int = 294_912  # of a request; more is 413 `payload_too_large`
@@ -24,9 +27,12 @@ class SpaceSettings:
     files_bytes_max: int = 104_857_600  # of all files of a space; more is 413 `space_full`
     files_max: int = 1_000  # of a space; one more is 413 `space_full`
     # ---- the disk, of all spaces
-    # With what is on its way; writes beyond it are 503 `storage_not_ready`, reads go on.
+    # With what is on its way, and 512 B more for a value, 4 KiB for a file; writes beyond it are 503
+    # `storage_not_ready`, reads go on.
     total_bytes_max: int = 10 * 1024**3
-    disk_free_min: float = 0.10  # of the disk; with less, writes are 503 `storage_not_ready`; reads go on
+    disk_free_min: float = (
+        0.10  # of the disk's bytes and inodes; with less, writes are 503 `storage_not_ready`; reads go on
+    )
     # ---- the store, of all spaces
     queue_writes_max: int = DEFAULT_LIMITS.queue_writes_max  # that wait to be committed; the next is 503 `overloaded`
     queue_bytes_max: int = DEFAULT_LIMITS.queue_bytes_max  # of values among them; the next write is 503 `overloaded`
@@ -40,7 +46,7 @@ class SpaceSettings:
         DEFAULT_LIMITS.erasing_batch_max
     )  # keys with one sync of their folder; the next batch waits
     removing_threads_max: int = DEFAULT_LIMITS.removing_threads_max  # that remove files of the ended; the next waits
-    cache_bytes_max: int = DEFAULT_LIMITS.cache_bytes_max  # of values in memory; the least recently used go
+    cache_bytes_max: int = DEFAULT_LIMITS.cache_bytes_max  # of values in memory, each 512 B more; the oldest go
     # ---- rooms
     connections_max: int = 256  # of a room; the next one is closed with 4420 after the upgrade
     message_bytes_max: int = 65_536  # of a frame; a larger one closes the connection with 1009

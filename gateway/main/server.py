@@ -198,7 +198,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ledgers=devices.ledgers,
                 mcp_sessions=sessions,
                 listeners=watches,
-                spaces=SpaceFamilies(space_counts, spaces, rooms),
+                spaces=SpaceFamilies(space_counts, kept_spaces, rooms),
                 started_s=now_here().wall_ms / 1000,
             )
 
