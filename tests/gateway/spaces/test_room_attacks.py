@@ -224,7 +224,7 @@ async def test_hundred_whos_in_one_packet_are_answered_ten_times_and_the_others_
             subs = ",".join(f"{number:02}".ljust(64, "x") for number in range(32))
             for number in range(20):
                 member = await stack.enter_async_context(here.by_hand())
-                await member.send(upgrade(token, f"uid=m{number}&presence=0&subs={subs}"))
+                await member.send(upgrade(token, f"uid=member-{number}&presence=0&subs={subs}"))
             await until(lambda: here.entrance.sockets == 22)
             client = await stack.enter_async_context(here.by_hand())
             await attacker(here, client, token, protocol)
@@ -234,7 +234,7 @@ async def test_hundred_whos_in_one_packet_are_answered_ten_times_and_the_others_
             await until(lambda: here.rooms.counts.frames_refused["rate_limited"] == before + 90)
             await client.send(masked(8, (1000).to_bytes(2)))
             said = await client.rest()
-            assert said.count(b"m19") == 10
+            assert said.count(b"member-19") == 10
             assert said.count(b"rate_limited") == 90
 
 
