@@ -72,6 +72,7 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.mcp
 	$(BIN)/python -m bench.calls
 	$(BIN)/python -m bench.reconnect
+	$(BIN)/python -m bench.rooms
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)

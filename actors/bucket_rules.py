@@ -26,8 +26,10 @@ class TokenBucket:
 
     def wait_ms(self, now_s: float) -> int | None:
         """How long until there is a token; None when there is one."""
-        self.tokens = min(self.capacity, self.tokens + max(0.0, now_s - self.filled_s) * self.rate_per_s)
-        self.filled_s = max(self.filled_s, now_s)
+        if now_s > self.filled_s:
+            tokens = self.tokens + (now_s - self.filled_s) * self.rate_per_s
+            self.tokens = tokens if tokens < self.capacity else self.capacity
+            self.filled_s = now_s
         return None if self.tokens >= _ENOUGH else ceil(self._filled_in_s(1.0) * 1000)
 
     def left(self, now_s: float) -> int:

@@ -1,4 +1,4 @@
-"""One connection to a room, by itself: what is known of it, how fast it may speak, how often its state may change."""
+"""One connection to a room, by itself: what is known of it, how fast it may speak, how often it may do what costs."""
 
 from collections import deque
 
@@ -11,6 +11,7 @@ class Connection:
     """What a room knows of one of its connections. The room's rules keep it up to date."""
 
     __slots__ = (
+        "_member",
         "bad_frames",
         "conn",
         "heard_s",
@@ -25,6 +26,7 @@ class Connection:
         "uid",
         "wants_copy",
         "watches",
+        "whos",
     )
 
     def __init__(self, settings: SpaceSettings, key: str, uid: str, now_s: float, now_ms: int) -> None:
@@ -42,25 +44,43 @@ class Connection:
         self.is_paused = False  # it is over its rate, and not read for a while
         self.is_warned = False  # in this pause, that frames of it are dropped
         self.states: deque[float] | None = None  # when the last ones were taken; most connections have none
+        self.whos: deque[float] | None = None  # likewise
+        self._member: Member | None = None  # as it was when somebody last wanted to know
 
     def succeed(self, before: "Connection") -> None:
         """To the others it is this one, which has gone and is back."""
-        self.conn, self.since_ms, self.state, self.states = before.conn, before.since_ms, before.state, before.states
+        self.conn, self.since_ms, self.state = before.conn, before.since_ms, before.state
+        self.states, self.whos = before.states, before.whos
 
     @property
     def member(self) -> Member:
-        return Member(self.uid, self.conn, tuple(self.subs), self.since_ms, self.state)
+        """The same object for as long as nothing of it changes, so that it is encoded once."""
+        member, subs = self._member, tuple(self.subs)
+        if member is None or member.subs != subs or member.state is not self.state or member.conn != self.conn:
+            member = self._member = Member(self.uid, self.conn, subs, self.since_ms, self.state)
+        return member
 
     def state_wait_ms(self, settings: SpaceSettings, now_s: float) -> int | None:
         """Takes a change of state; or how long until one is taken."""
         if self.states is None:
             self.states = deque(maxlen=settings.states_max)
-        if len(self.states) == settings.states_max:
-            wait_s = self.states[0] + settings.states_s - now_s
-            if wait_s > 0:
-                return max(1, round(wait_s * 1000))
-        self.states.append(now_s)
-        return None
+        return _wait_ms(self.states, settings.states_s, now_s)
+
+    def who_wait_ms(self, settings: SpaceSettings, now_s: float) -> int | None:
+        """Takes a question who is there; or how long until one is taken."""
+        if self.whos is None:
+            self.whos = deque(maxlen=settings.whos_max)
+        return _wait_ms(self.whos, settings.whos_s, now_s)
+
+
+def _wait_ms(taken: deque[float], within_s: float, now_s: float) -> int | None:
+    """Takes one more, of as many within that time as the deque is long; or how long until one is taken."""
+    if len(taken) == taken.maxlen:
+        wait_s = (taken[0] if taken else now_s) + within_s - now_s  # none is ever taken where none are allowed
+        if wait_s > 0:
+            return max(1, round(wait_s * 1000))
+    taken.append(now_s)
+    return None
 
 
 class FrameRate:

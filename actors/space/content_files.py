@@ -84,7 +84,9 @@ class ContentFiles:
 
     def free_ratio(self) -> float:
         disk = os.statvfs(self._folder)
-        return disk.f_bavail / max(1, disk.f_blocks)
+        of_bytes = disk.f_bavail / max(1, disk.f_blocks)
+        # Some file systems make inodes as they are needed, and say that they have none.
+        return of_bytes if disk.f_files == 0 else min(of_bytes, disk.f_favail / disk.f_files)
 
     def _of(self, space_id: str) -> Path:
         return self._folder / check_id(space_id)

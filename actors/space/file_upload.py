@@ -11,11 +11,11 @@ import trio
 from actors.space.content_files import ContentWriter
 from actors.space.kept_spaces import KeptSpace
 from actors.space.sqlite_space_rows import FileRow
-from actors.space.store import NOT_FOUND, NOT_READY, Refused, StoredFile
+from actors.space.store import FILE_OVERHEAD_BYTES, NOT_FOUND, NOT_READY, Refused, StoredFile
 
 
 class FileUpload:
-    """An `Upload` whose content goes to a `ContentWriter`. It is among the index's uploads already.
+    """An `Upload` whose content goes to a `ContentWriter`. It is among the index's uploads already, and counted.
 
     `in_thread` runs what blocks, `publish` writes the row, `count` hears of bytes that come or are not to come.
     """
@@ -152,5 +152,5 @@ class FileUpload:
         self._buffer.clear()
         self._index.uploads -= 1
         self._index.upload_bytes -= self._size
-        self._count(-self._size)
+        self._count(-self._size - FILE_OVERHEAD_BYTES)
         self._over(self)

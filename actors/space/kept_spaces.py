@@ -29,7 +29,7 @@ class KeptSpace:
     """A space that is there: its key, and, while it is open, its index."""
 
     key: SpaceKey
-    stored_bytes: int = 0  # of values and files
+    stored_bytes: int = 0  # of values and files, with overhead
     index: SpaceIndex | None = None
     next_expiry_ms: int | None = None  # of its values, while it is not open
     prefixes: dict[str, bytes] = field(default_factory=dict)  # of the files' nonces
@@ -51,7 +51,7 @@ class KeptSpaces:
         closed: Callable[[str, SpaceIndex], None],
         limits: SpaceStoreLimits,
     ) -> None:
-        self.stored_bytes = 0  # of values and files, of all spaces
+        self.stored_bytes = 0  # of all spaces
         self.bytes_under_way = 0  # by which that may grow
         self._database = database
         self._content = content
@@ -148,6 +148,29 @@ class KeptSpaces:
         space.index, space.prefixes = None, {}
         return True
 
+    async def sweep_closed(self, space_id: str, space: KeptSpace, now_ms: int) -> rows.Swept | Refused | None:
+        """Remove what has expired of a space that is not open, without opening it; None: it is open by now.
+
+        Whoever opens it waits, so that no index has what is gone. Whoever is cancelled waits as well.
+        """
+        swept: rows.Swept | Refused | None = None
+
+        def arrived(answer: rows.Swept | Refused | StoreFailedError) -> None:
+            if isinstance(answer, rows.Swept) and not space.is_ended:
+                space.next_expiry_ms = answer.next_expiry_ms
+                self._count(space, space.stored_bytes - answer.disk_bytes)
+
+        async with space.opening:
+            if space.index is None and not space.is_ended:
+                with trio.CancelScope(shield=True):
+                    sweep = partial(rows.sweep, space_id=space_id, now_ms=now_ms)
+                    swept = await self._database.commit(sweep, arrived)
+        return swept
+
+    def _count(self, space: KeptSpace, stored_bytes: int) -> None:
+        self.stored_bytes += stored_bytes - space.stored_bytes
+        space.stored_bytes = stored_bytes
+
     async def erase_keys(self, space_ids: Sequence[str]) -> None:
         batches = iter([space_ids[at : at + self._keys_max] for at in range(0, len(space_ids), self._keys_max)])
 
@@ -214,9 +237,7 @@ class KeptSpaces:
             index.writes_under_way -= 1
             arrived(answer)
             if not space.is_ended:
-                stored_bytes = index.kv_bytes + index.file_bytes
-                self.stored_bytes += stored_bytes - space.stored_bytes
-                space.stored_bytes = stored_bytes
+                self._count(space, index.disk_bytes)
 
         return await self._database.commit(run, settle, size_bytes)
 

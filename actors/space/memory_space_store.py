@@ -18,9 +18,11 @@ from actors.space.sealing import KEY_BYTES, SpaceKey
 from actors.space.space_index import SpaceIndex
 from actors.space.store import (
     DEFAULT_LIMITS,
+    FILE_OVERHEAD_BYTES,
     NOT_FOUND,
     NOT_READY,
     OVERLOADED,
+    VALUE_OVERHEAD_BYTES,
     Entry,
     KeyInfo,
     KeyPage,
@@ -34,6 +36,7 @@ from actors.space.store import (
     VersionConflict,
     Written,
     check_id,
+    check_text,
 )
 
 _T = TypeVar("_T")
@@ -142,6 +145,7 @@ class MemorySpaceStore:
         encrypted: bool = False,
         expected_version: int | None = None,
     ) -> PutAnswer:
+        check_text(key)
         asked = Entry(key, value, 0, now_ms, expires_at_ms, encrypted)
         return await self._answer(self._put(space_id, asked, expected_version))
 
@@ -169,6 +173,7 @@ class MemorySpaceStore:
         return found[0].entries[key]
 
     async def delete(self, space_id: str, key: str, now_ms: int) -> bool | Refused:
+        check_text(key)
         found = self._find(space_id)
         refused = self._refusal(found)
         if refused is not None or found is None:
@@ -190,15 +195,15 @@ class MemorySpaceStore:
         return found[1].page(now_ms, prefix, after, max(1, min(limit, self._limits.page_keys_max)))
 
     async def sweep_expired(self, space_id: str, now_ms: int) -> int | Refused:
-        found = self._find(space_id)
-        refused = self._refusal(found)
-        if refused is not None or found is None:
+        kept = self.disk.spaces.get(space_id)
+        refused = self._refusal(kept)
+        if refused is not None or kept is None:
             return await self._answer(refused or NOT_FOUND)
-        kept, index = found
-        expired = index.expired(now_ms)
+        expired = [key for key, entry in kept.entries.items() if entry.expires_at_ms <= now_ms]
         for key in expired:
             del kept.entries[key]
-            index.drop_key(key)
+            if space_id in self._open:
+                self._open[space_id].drop_key(key)
         return await self._answer(len(expired))
 
     def next_expiry_ms(self, space_id: str) -> int | None:
@@ -210,6 +215,7 @@ class MemorySpaceStore:
 
     async def begin_file(self, space_id: str, file_id: str, name: str, content_type: str) -> "MemoryUpload | Refused":
         check_id(file_id)
+        check_text(name, content_type)
         begun = self._begin_file(self._find(space_id), StoredFile(file_id, name, content_type, 0, "", 0))
         await trio.lowlevel.cancel_shielded_checkpoint()
         return begun
@@ -253,6 +259,7 @@ class MemorySpaceStore:
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put_subscription(self, space_id: str, endpoint: str, data: bytes) -> bool | Refused:
+        check_text(endpoint)
         found = self._find(space_id)
         refused = self._refusal(found)
         if refused is not None or found is None:
@@ -269,6 +276,7 @@ class MemorySpaceStore:
         return () if found is None else tuple(Subscription(*each) for each in sorted(found[0].subscriptions.items()))
 
     async def delete_subscription(self, space_id: str, endpoint: str) -> bool | Refused:
+        check_text(endpoint)
         found = self._find(space_id)
         refused = self._refusal(found)
         if refused is not None or found is None:
@@ -297,11 +305,11 @@ class MemorySpaceStore:
         return Usage(len(values), kv_bytes, len(files), file_bytes, len(kept.subscriptions))
 
     def totals(self) -> Totals:
-        stored_bytes = sum(
-            sum(len(entry.value) for entry in kept.entries.values()) + sum(file.size for file, _ in kept.files.values())
-            for kept in self.disk.spaces.values()
-        )
-        return Totals(len(self.disk.spaces), stored_bytes + sum(upload.size for upload in self._uploads))
+        spaces = self.disk.spaces.values()
+        values = [len(entry.value) + VALUE_OVERHEAD_BYTES for kept in spaces for entry in kept.entries.values()]
+        files = [file.size + FILE_OVERHEAD_BYTES for kept in spaces for file, _ in kept.files.values()]
+        coming = [upload.size + FILE_OVERHEAD_BYTES for upload in self._uploads]
+        return Totals(len(spaces), sum(values) + sum(files) + sum(coming))
 
     def disk_free_ratio(self) -> float:
         return 0.0 if self.disk.is_full else 1.0

@@ -11,10 +11,23 @@ import msgspec
 from actors.space.settings import SpaceSettings
 from schemas.echo.frames import Message
 
+MESSAGE_BYTES = 512
+"""That a message takes besides its payload, about."""
+
+
+class ReplayTotal:
+    """What all rooms of a process hold; one for all of them."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
 
 class ReplayMemory:
-    def __init__(self, settings: SpaceSettings) -> None:
+    def __init__(self, settings: SpaceSettings, total: ReplayTotal) -> None:
         self._settings = settings
+        self._total = total
         self._held: deque[tuple[float, int, Message]] = deque()  # since when, payload bytes
         self._bytes = 0
         self._forgotten_seq = 0  # of the last message that is not held any more
@@ -25,11 +38,18 @@ class ReplayMemory:
     def remember(self, message: Message, payload_bytes: int, now_s: float) -> None:
         self._held.append((now_s, payload_bytes, message))
         self._bytes += payload_bytes
+        self._total.bytes += payload_bytes + MESSAGE_BYTES
         while len(self._held) > self._settings.replay_messages_max or self._bytes > self._settings.replay_bytes_max:
+            self._forget_first()
+        while self._total.bytes > self._settings.replay_total_bytes_max and self._held:
             self._forget_first()
 
     def expire(self, now_s: float) -> None:
         while self._held and now_s >= self._held[0][0] + self._settings.replay_s_max:
+            self._forget_first()
+
+    def clear(self) -> None:
+        while self._held:
             self._forget_first()
 
     def next_deadline_s(self) -> float | None:
@@ -56,4 +76,5 @@ class ReplayMemory:
     def _forget_first(self) -> None:
         _, payload_bytes, message = self._held.popleft()
         self._bytes -= payload_bytes
+        self._total.bytes -= payload_bytes + MESSAGE_BYTES
         self._forgotten_seq = message.seq

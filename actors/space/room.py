@@ -1,15 +1,15 @@
 """One room, driven: what its connections say goes through the rules, what follows goes to their sockets.
 
 Nothing here waits but the room's own task, which sleeps until something is due. A frame is encoded once for each
-encoding, as a whole WebSocket frame, and the same bytes go to everybody. What one read of one client brings is worked
-off first and written afterwards, so that each of the others is written to once.
+encoding, as a whole WebSocket frame, and the same bytes go to everybody. What one turn of reading brings, of one client
+or of several, is worked off first and written afterwards, so that each of the others is written to once.
 
 The rules are in `room_rules.py`, a connection is behind `RoomConnection`; which rooms there are is `rooms.py`'s.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -22,6 +22,17 @@ from schemas.echo.codec import decode, encode
 from schemas.echo.frames import FRAME_BYTES_MAX, Encoding, ServerFrame
 from schemas.websocket_frames import PING, binary_frame, text_frame
 
+LARGE_BYTES = 128 * 1024
+"""A frame of so many is more than a message: it is written by itself, before the next is encoded for its reader."""
+
+AtEndOfTurn: TypeAlias = Callable[[Callable[[], None]], None]
+"""Calls what it is given when all that was to be read now has been read; it must not raise."""
+
+
+def at_once(call: Callable[[], None]) -> None:
+    """Where every read is a turn of its own."""
+    call()
+
 
 class RoomConnection(Protocol):
     """A client's connection, after its upgrade. Nothing waits, and nothing raises because the client is gone."""
@@ -30,8 +41,11 @@ class RoomConnection(Protocol):
     def is_text(self) -> bool:
         """Whether it speaks JSON, and not protobuf."""
 
-    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
-        """Keep whole WebSocket frames for the next `flush`. Those of an opening do not count toward any limit."""
+    def open(self, frames: Sequence[bytes]) -> None:
+        """Keep what comes before everything else for the next `flush`. It has a limit of its own."""
+
+    def send(self, frames: bytes) -> None:
+        """Keep whole WebSocket frames for the next `flush`."""
 
     def flush(self) -> bool:
         """Write as much as the client takes at once. False: more is left than may wait for one client."""
@@ -46,16 +60,23 @@ class RoomConnection(Protocol):
 
 
 class Room:
-    def __init__(self, rules: RoomRules, now: Callable[[], Moment], message_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        rules: RoomRules,
+        now: Callable[[], Moment],
+        message_bytes_max: int = FRAME_BYTES_MAX,
+        at_end_of_turn: AtEndOfTurn = at_once,
+    ) -> None:
         self.rules = rules
         self.handle: Handle | None = None
         """The supervisor's, set by who started this actor; None before and after."""
         self._now = now
         self._message_bytes_max = message_bytes_max
+        self._at_end_of_turn = at_end_of_turn
         self._connections: dict[str, RoomConnection] = {}
         self._effects: deque[Effect] = deque()
         self._unflushed: dict[str, RoomConnection] = {}
-        self._is_settling = False
+        self._is_to_settle = False  # or is settling
         self._nap = trio.CancelScope()
 
     async def run(self) -> None:
@@ -78,9 +99,8 @@ class Room:
             effects = self.rules.open(opening, now)
             own = (opening.key,)
             mine = [effect.frame for effect in effects if isinstance(effect, SendTo) and effect.keys == own]
-            if mine:  # in one piece, for `is_opening`
-                wire = b"".join(_encoded(frame, is_text=connection.is_text) for frame in mine)
-                connection.send(wire, is_opening=True)
+            if mine:
+                connection.open([_encoded(frame, is_text=connection.is_text) for frame in mine])
                 self._unflushed[opening.key] = connection
             return [effect for effect in effects if not (isinstance(effect, SendTo) and effect.keys == own)]
 
@@ -121,6 +141,8 @@ class Room:
 
     def left(self, key: str, *, is_clean: bool) -> None:
         """The connection is gone, and closes itself. Clean: with a close frame of the client's."""
+        if is_clean:
+            self._settle()  # what answers its last words goes out before it does
         if self._connections.pop(key, None) is not None:
             if is_clean:
                 self.rules.counts.closes[RoomClose.NORMAL] += 1
@@ -151,25 +173,20 @@ class Room:
     # ---- what follows -----------------------------------------------------------------------------------------------
 
     def _do(self, decide: Callable[[Moment], Effects]) -> None:
-        """A bug while deciding or acting ends this room, and nothing else."""
+        """Decide now; what follows is done at the end of the turn. A bug in either ends this room, and nothing else."""
         now = self._now()
         try:
             self._effects.extend(decide(now))
-            if not self._is_settling:
-                self._settle()
         except Exception as exc:
-            if self.handle is None:
-                raise
-            self.handle.crash(exc)
+            self._crash(exc)
             return
-        if self._is_over:
-            self._nap.cancel()
-        elif (due_s := self.rules.next_deadline_s(now)) < self._nap.deadline:
-            self._nap.deadline = due_s
+        self._set_nap(now)
+        if not self._is_to_settle and (self._effects or self._unflushed):
+            self._is_to_settle = True
+            self._at_end_of_turn(self._settle)
 
     def _settle(self) -> None:
         """Perform every effect in order, then write. A write may find a client gone: what follows comes last."""
-        self._is_settling = True
         try:
             while self._effects or self._unflushed:
                 while self._effects:
@@ -177,26 +194,57 @@ class Room:
                 unflushed, self._unflushed = self._unflushed, {}
                 for key, connection in unflushed.items():
                     if key in self._connections and not connection.flush():
-                        self._effects.extend(self.rules.drop(key, RoomClose.SLOW, self._now()))
+                        self._give_up(key)
+        except Exception as exc:
+            self._crash(exc)
         finally:
-            self._is_settling = False
+            self._is_to_settle = False
+
+    def _give_up(self, key: str) -> None:
+        """It does not read: it is closed before anything else is encoded for it."""
+        now = self._now()
+        for effect in self.rules.drop(key, RoomClose.SLOW, now):
+            if isinstance(effect, CloseWith) and effect.key == key:
+                self._perform(effect)
+            else:
+                self._effects.append(effect)
+        self._set_nap(now)
+
+    def _crash(self, exc: Exception) -> None:
+        if self.handle is None:
+            raise exc
+        self.handle.crash(exc)
+
+    def _set_nap(self, now: Moment) -> None:
+        if self._is_over:
+            self._nap.cancel()
+        elif (due_s := self.rules.next_deadline_s(now)) < self._nap.deadline:
+            self._nap.deadline = due_s
+
+    def _send(self, effect: SendTo) -> None:
+        """To each; and written at once, unless there is more that can go out with it."""
+        connections, unflushed, frame = self._connections, self._unflushed, effect.frame
+        is_all = not self._effects and not unflushed
+        text = binary = b""
+        for key in effect.keys:
+            connection = connections.get(key)
+            if connection is None:
+                continue
+            if connection.is_text:
+                wire = text = text or _encoded(frame, is_text=True)
+            else:
+                wire = binary = binary or _encoded(frame, is_text=False)
+            connection.send(wire)
+            if not is_all and len(wire) < LARGE_BYTES:
+                unflushed[key] = connection
+            elif not connection.flush():
+                self._give_up(key)
 
     def _perform(self, effect: Effect) -> None:
         connections, unflushed = self._connections, self._unflushed
         match effect:
-            case SendTo(keys=keys, frame=frame):
-                text = binary = b""
-                for key in keys:
-                    connection = connections.get(key)
-                    if connection is None:
-                        continue
-                    if connection.is_text:
-                        text = text or _encoded(frame, is_text=True)
-                        connection.send(text)
-                    else:
-                        binary = binary or _encoded(frame, is_text=False)
-                        connection.send(binary)
-                    unflushed[key] = connection
+            case SendTo():
+                self._send(effect)
             case SendPing(key=key):
                 connection = connections.get(key)
                 if connection is not None:

@@ -4,8 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
+from actors.space.counts import SpaceCounts
 from schemas.echo.closes import RoomClose
-from schemas.echo.frames import ServerFrame
+from schemas.echo.errors import EchoError
+from schemas.echo.frames import Problem, ServerFrame
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +25,7 @@ class Opening:
     epoch: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SendTo:
+class SendTo(msgspec.Struct, frozen=True):
     """One frame for these connections: to be encoded once for each encoding among them."""
 
     keys: Sequence[str]
@@ -31,7 +34,7 @@ class SendTo:
 
 @dataclass(frozen=True, slots=True)
 class SendPing:
-    """A WebSocket ping. Its pong is to be told with `hear`."""
+    """A WebSocket ping. Its pong is to be told with `count`."""
 
     key: str
 
@@ -58,3 +61,11 @@ class CloseWith:
 
 Effect: TypeAlias = SendTo | SendPing | StopReading | ReadOn | CloseWith
 Effects: TypeAlias = Sequence[Effect]
+
+
+def problem(
+    counts: SpaceCounts, key: str, error: EchoError, chosen: str | None = None, retry_after_ms: int | None = None
+) -> Effects:
+    """A frame is not taken: its sender is told why, and stays."""
+    counts.frames_refused[error.word] += 1
+    return (SendTo((key,), Problem(error, chosen, retry_after_ms)),)

@@ -13,46 +13,49 @@ state; only subspaces that differ are told.
 
 Synchronous and without a clock: every method takes `now` and returns effects, to be performed in their order. A driver
 names a connection by a key of its own, which is never used again. After `CloseWith` the room does not know the
-connection any more. Encoding frames, sockets and what waits in them are the driver's; values and files are not known.
+connection any more. What they say of themselves is for `presence_rules.py`; encoding frames, sockets and what waits
+in them are the driver's; values and files are not known.
 """
 
 import math
-from collections.abc import Collection
 from enum import IntEnum
 from heapq import heappop, heappush
-from itertools import islice
-
-import jiter
 
 from actors.bucket_rules import TokenBucket
 from actors.node.moment import Moment
 from actors.space.connection_rules import Connection
 from actors.space.counts import SpaceCounts
-from actors.space.replay_rules import ReplayMemory
-from actors.space.room_effects import CloseWith, Effect, Effects, Opening, ReadOn, SendPing, SendTo, StopReading
+from actors.space.presence_rules import PresenceRules
+from actors.space.replay_rules import ReplayMemory, ReplayTotal
+from actors.space.room_effects import (
+    CloseWith,
+    Effect,
+    Effects,
+    Opening,
+    ReadOn,
+    SendPing,
+    SendTo,
+    StopReading,
+    problem,
+)
 from actors.space.roster_rules import Roster
 from actors.space.settings import SpaceSettings
 from schemas.closes import Return
 from schemas.echo.closes import RoomClose
-from schemas.echo.envelope import sealed_fault
+from schemas.echo.envelope import payload_fault
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import (
-    SUBS_MAX,
     Ack,
     AskWho,
     Auth,
     BadFrame,
-    Change,
     ClientFrame,
     Fault,
     JoinSubs,
     LeaveSubs,
-    Members,
     Message,
     Ping,
     Pong,
-    Presence,
-    Problem,
     Send,
     SetState,
     Welcome,
@@ -79,7 +82,9 @@ class RoomRules:
         *,
         is_encrypted: bool = False,
         counts: SpaceCounts | None = None,
+        replay_total: ReplayTotal | None = None,
     ) -> None:
+        """`counts` and `replay_total` are shared with the other rooms."""
         self.counts = counts or SpaceCounts()
         self.ends_at_ms = ends_at_ms
         """To be set when it is moved; `next_deadline_s` follows."""
@@ -90,7 +95,8 @@ class RoomRules:
         self._epoch = epoch
         self._is_encrypted = is_encrypted
         self._roster = Roster()
-        self._memory = ReplayMemory(settings)
+        self._presence = PresenceRules(settings, self._roster, self.counts, is_encrypted=is_encrypted)
+        self._memory = ReplayMemory(settings, replay_total or ReplayTotal())
         rate = settings.room_frames_per_s_max
         self._rate = TokenBucket.full(rate, rate * settings.burst_factor, now.mono_s)
         # What is due when. An entry whose connection has gone is dropped when it is met.
@@ -123,26 +129,19 @@ class RoomRules:
         missed = None
         if opening.since is not None and opening.epoch == self._epoch:
             missed = self._memory.missed(opening.since, self.seq, opening.uid, frozenset(opening.subs), now.mono_s)
-        effects: list[Effect] = [SendTo((connection.key,), self._welcome(connection, recovered=missed is not None))]
-        effects += [SendTo((connection.key,), message) for message in missed or ()]
-        if before is None:
-            return [*effects, *self._announce(Change.JOIN, connection, now, subs=tuple(connection.subs))]
-        effects += self._announce_subs(Change.LEAVE, connection, now, before.subs.keys() - connection.subs.keys())
-        effects += self._announce_subs(Change.JOIN, connection, now, connection.subs.keys() - before.subs.keys())
-        return effects
-
-    def _welcome(self, connection: Connection, *, recovered: bool) -> Welcome:
-        tells = connection.watches and len(self._roster) <= self._settings.presence_connections_max
-        return Welcome(
+        welcome = Welcome(
             connection.uid,
             connection.conn,
             self._space_id,
             self._epoch,
             self.seq,
             self.ends_at_ms,
-            recovered,
-            tuple(other.member for other in self._roster.known()) if tells else None,
+            missed is not None,
+            self._presence.members_for(connection),
         )
+        effects: list[Effect] = [SendTo((connection.key,), welcome)]
+        effects += [SendTo((connection.key,), message) for message in missed or ()]
+        return [*effects, *self._presence.came(connection, before, now)]
 
     def left(self, key: str, now: Moment, *, is_clean: bool) -> Effects:
         """The connection is gone. Clean: its client said goodbye with a close frame."""
@@ -166,7 +165,7 @@ class RoomRules:
         effects = [CloseWith(connection.key, close) for connection in self._roster]
         self._roster.clear()
         self._due.clear()
-        self._memory = ReplayMemory(self._settings)
+        self._memory.clear()
         return effects
 
     def _end_if_due(self, now: Moment) -> Effects:
@@ -179,7 +178,7 @@ class RoomRules:
     def _remove(self, connection: Connection, now: Moment, *, is_final: bool) -> Effects:
         self._roster.remove(connection)
         if is_final:
-            return self._announce(Change.LEAVE, connection, now)
+            return self._presence.went(connection, now)
         self._roster.put_away(connection)
         heappush(self._due, (now.mono_s + self._settings.leave_s, _Due.LEAVE, connection.key, connection.uid))
         return ()
@@ -224,13 +223,13 @@ class RoomRules:
             case Send():
                 return self._relay(connection, frame, now)
             case JoinSubs(subs=subs):
-                return self._join(connection, subs, now)
+                return self._presence.join(connection, subs, now)
             case LeaveSubs(subs=subs):
-                return self._leave(connection, subs, now)
+                return self._presence.leave(connection, subs, now)
             case SetState(data=data):
-                return self._set_state(connection, data, now)
+                return self._presence.set_state(connection, data, now)
             case AskWho():
-                return (SendTo((key,), self._who(frame)),)
+                return self._presence.who(connection, frame, now)
             case Ping(id=chosen):
                 return (SendTo((key,), Pong(chosen)),)
             case Auth():  # nobody has to, in a room without IAM
@@ -255,7 +254,7 @@ class RoomRules:
         return effects
 
     def _relay(self, sender: Connection, sent: Send, now: Moment) -> Effects:
-        fault = self._fault_of_plain(sent.data, sent.bin)
+        fault = payload_fault(sent.data, sent.bin) if self._is_encrypted else None
         if fault is not None:
             return self._problem(sender, fault, sent.id)
         self.seq += 1
@@ -273,64 +272,6 @@ class RoomRules:
             effects.append(SendTo((sender.key,), Ack(sent.id, self.seq, len(keys))))
         return effects
 
-    def _fault_of_plain(self, data: bytes | None, binary: bytes | None) -> EchoError | None:
-        """What an encrypted room has against this payload."""
-        if not self._is_encrypted:
-            return None
-        if binary is not None:
-            return sealed_fault(binary.decode("ascii", "replace"))
-        text = jiter.from_json(data or b"null")
-        return sealed_fault(text) if isinstance(text, str) else EchoError.ENCRYPTION_REQUIRED
-
-    def _join(self, connection: Connection, subs: tuple[str, ...], now: Moment) -> Effects:
-        new = [sub for sub in subs if sub not in connection.subs]
-        if len(connection.subs) + len(new) > SUBS_MAX:
-            return self._problem(connection, EchoError.INVALID_PAYLOAD)
-        self._roster.enter(connection, new)
-        return self._announce_subs(Change.JOIN, connection, now, new)
-
-    def _leave(self, connection: Connection, subs: tuple[str, ...], now: Moment) -> Effects:
-        old = [sub for sub in subs if sub in connection.subs]
-        self._roster.exit(connection, old)
-        return self._announce_subs(Change.LEAVE, connection, now, old)
-
-    def _set_state(self, connection: Connection, data: bytes, now: Moment) -> Effects:
-        if len(data) > self._settings.state_bytes_max:
-            return self._problem(connection, EchoError.PAYLOAD_TOO_LARGE)
-        fault = self._fault_of_plain(data, None)
-        if fault is not None:
-            return self._problem(connection, fault)
-        wait_ms = connection.state_wait_ms(self._settings, now.mono_s)
-        if wait_ms is not None:
-            return self._problem(connection, EchoError.RATE_LIMITED, None, wait_ms)
-        connection.state = data
-        return self._announce(Change.STATE, connection, now, data=data)
-
-    def _who(self, asked: AskWho) -> Members:
-        there = self._roster.present(asked.sub)
-        first = islice(there.values(), self._settings.who_members_max)
-        return Members(tuple(connection.member for connection in first), len(there), asked.id)
-
-    def _announce(
-        self,
-        change: Change,
-        connection: Connection,
-        now: Moment,
-        *,
-        subs: tuple[str, ...] = (),
-        data: bytes | None = None,
-    ) -> Effects:
-        """To all others who want to know, unless there are too many."""
-        if len(self._roster) > self._settings.presence_connections_max:
-            return ()
-        keys = self._roster.watchers(but=connection)
-        frame = Presence(change, connection.uid, connection.conn, now.wall_ms, subs, data)
-        return (SendTo(keys, frame),) if keys else ()
-
-    def _announce_subs(self, change: Change, connection: Connection, now: Moment, subs: Collection[str]) -> Effects:
-        """Of subspaces only, in an order that does not depend on chance."""
-        return self._announce(change, connection, now, subs=tuple(sorted(subs))) if subs else ()
-
     # ---- what time brings -------------------------------------------------------------------------------------------
 
     def next_deadline_s(self, now: Moment) -> float:
@@ -338,10 +279,10 @@ class RoomRules:
         if self.closed is not None:
             return math.inf
         deadline_s = now.mono_at(self.ends_at_ms)
+        if self._due and self._due[0][0] < deadline_s:
+            deadline_s = self._due[0][0]
         forget_s = self._memory.next_deadline_s()
-        if forget_s is not None:
-            deadline_s = min(deadline_s, forget_s)
-        return min(deadline_s, self._due[0][0]) if self._due else deadline_s
+        return deadline_s if forget_s is None or deadline_s < forget_s else forget_s
 
     def tick(self, now: Moment) -> Effects:
         if over := self._end_if_due(now):
@@ -386,11 +327,9 @@ class RoomRules:
 
     def _leave_is_due(self, uid: str, key: str, now: Moment) -> Effects:
         connection = self._roster.give_up(uid, key)
-        return () if connection is None else self._announce(Change.LEAVE, connection, now)
+        return () if connection is None else self._presence.went(connection, now)
 
     def _problem(
         self, connection: Connection, error: EchoError, chosen: str | None = None, retry_after_ms: int | None = None
     ) -> Effects:
-        """What the client is told; it stays."""
-        self.counts.frames_refused[error.word] += 1
-        return (SendTo((connection.key,), Problem(error, chosen, retry_after_ms)),)
+        return problem(self.counts, connection.key, error, chosen, retry_after_ms)

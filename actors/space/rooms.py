@@ -10,7 +10,8 @@ from collections.abc import Callable
 from actors.node.moment import Moment
 from actors.space.counts import SpaceCounts
 from actors.space.events import Space
-from actors.space.room import Room, RoomConnection
+from actors.space.replay_rules import ReplayTotal
+from actors.space.room import AtEndOfTurn, Room, RoomConnection, at_once
 from actors.space.room_effects import Opening
 from actors.space.room_rules import RoomRules
 from actors.space.settings import SpaceSettings
@@ -29,12 +30,15 @@ class Rooms:
         settings: SpaceSettings,
         now: Callable[[], Moment],
         counts: SpaceCounts | None = None,
+        at_end_of_turn: AtEndOfTurn = at_once,
     ) -> None:
         self.settings = settings
         self.counts = counts or SpaceCounts()
+        self.replay_total = ReplayTotal()
         self.registry: Registry[str, Room] = Registry()
         self._supervisor = supervisor
         self._now = now
+        self._at_end_of_turn = at_end_of_turn
         self._mint = Mint(os.urandom)
 
     def new_id(self) -> str:
@@ -63,8 +67,9 @@ class Rooms:
             self._now(),
             is_encrypted=space.is_encrypted,
             counts=self.counts,
+            replay_total=self.replay_total,
         )
-        room = Room(rules, self._now, self.settings.message_bytes_max)
+        room = Room(rules, self._now, self.settings.message_bytes_max, self._at_end_of_turn)
         room.handle = self._supervisor.start(
             ChildSpec(
                 name="room",

@@ -13,6 +13,9 @@ class SpaceSettings:
     ttl_s_max: int = 604_800  # that may be asked for; more is `invalid_payload`
     spaces_max: int = 10_000  # of the gateway, with those not erased yet; the next one is 503 `overloaded`
     open_spaces_max: int = 1_000  # whose index is in memory; then the one used least recently is read again when needed
+    open_entries_max: int = 100_000  # values and files in those indexes; then those used least recently go
+    end_moves_burst: int = 10  # moves of a space's end at once; the next one is 429 `rate_limited`
+    end_moves_per_min: float = 1.0  # after those
     # ---- values
     value_bytes_max: int = 262_144  # as stored; more is 413 `payload_too_large`
     body_bytes_max: int = 294_912  # of a request; more is 413 `payload_too_large`
@@ -24,9 +27,12 @@ class SpaceSettings:
     files_bytes_max: int = 104_857_600  # of all files of a space; more is 413 `space_full`
     files_max: int = 1_000  # of a space; one more is 413 `space_full`
     # ---- the disk, of all spaces
-    # With what is on its way; writes beyond it are 503 `storage_not_ready`, reads go on.
+    # With what is on its way, and 512 B more for a value, 4 KiB for a file; writes beyond it are 503
+    # `storage_not_ready`, reads go on.
     total_bytes_max: int = 10 * 1024**3
-    disk_free_min: float = 0.10  # of the disk; with less, writes are 503 `storage_not_ready`; reads go on
+    disk_free_min: float = (
+        0.10  # of the disk's bytes and inodes; with less, writes are 503 `storage_not_ready`; reads go on
+    )
     # ---- the store, of all spaces
     queue_writes_max: int = DEFAULT_LIMITS.queue_writes_max  # that wait to be committed; the next is 503 `overloaded`
     queue_bytes_max: int = DEFAULT_LIMITS.queue_bytes_max  # of values among them; the next write is 503 `overloaded`
@@ -40,7 +46,7 @@ class SpaceSettings:
         DEFAULT_LIMITS.erasing_batch_max
     )  # keys with one sync of their folder; the next batch waits
     removing_threads_max: int = DEFAULT_LIMITS.removing_threads_max  # that remove files of the ended; the next waits
-    cache_bytes_max: int = DEFAULT_LIMITS.cache_bytes_max  # of values in memory; the least recently used go
+    cache_bytes_max: int = DEFAULT_LIMITS.cache_bytes_max  # of values in memory, each 512 B more; the oldest go
     # ---- rooms
     connections_max: int = 256  # of a room; the next one is closed with 4420 after the upgrade
     message_bytes_max: int = 65_536  # of a frame; a larger one closes the connection with 1009
@@ -55,13 +61,21 @@ class SpaceSettings:
     ping_s: float = 25.0  # between two pings to a connection
     unsent_frames_max: int = 256  # waiting for one reader; then it is closed with 4413
     unsent_bytes_max: int = 1024 * 1024  # waiting for one reader; then it is closed with 4413
+    # For a reader to take what follows its upgrade, of which nothing counts toward the two above; then 4413.
+    opening_s_max: float = 30.0
+    # Waiting for the readers of all rooms; then the one for whom most waits is closed with 4413.
+    unsent_total_bytes_max: int = 256 * 1024 * 1024
     # ---- coming back
     replay_messages_max: int = 256  # held in memory for those who come back; the oldest are forgotten
     replay_bytes_max: int = 1024 * 1024  # of their payloads; the oldest are forgotten
     replay_s_max: float = 120.0  # after which a message is forgotten
+    # Of all rooms, with 512 bytes for each message; a room that needs more forgets its own oldest.
+    replay_total_bytes_max: int = 256 * 1024 * 1024
     # ---- presence
     presence_connections_max: int = 100  # of a room; above it no `join`, `leave` or `state` is sent
     who_members_max: int = 100  # named in one `who`; the others are in its `total`
+    whos_max: int = 10  # answered to a connection in `whos_s`; one more is `rate_limited`
+    whos_s: float = 30.0  # in which `whos_max` are answered
     leave_s: float = 5.0  # after an abnormal close, before `leave` is sent; not at all if the `uid` is back by then
     state_bytes_max: int = 1_024  # of a presence state; more is `payload_too_large`
     states_max: int = 10  # changes of state of a connection in `states_s`; one more is `rate_limited`

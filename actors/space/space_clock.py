@@ -6,7 +6,7 @@ time is written down now and then, as long as there are spaces: `SeenTime`. What
 
 from collections.abc import Callable
 
-from actors.log.store import LogStore, OpenItem, Part, UnreadableError
+from actors.log.store import AppendAnswer, LogStore, OpenItem, Part, UnreadableError
 from actors.node.moment import Moment
 
 FOLLOWED_MS = 1_000  # a smaller step back is followed: reading two clocks takes time, and corrections are small
@@ -44,6 +44,7 @@ class SeenTime:
         except (UnreadableError, ValueError):
             return 0
 
-    async def write(self, now_ms: int) -> None:
-        """A log that does not take it is asked again the next time."""
-        await self._log.append(Part(_STREAM, None, now_ms, opened=(OpenItem(_SEEN, b"%d" % now_ms),)))
+    async def write(self, now_ms: int, *more: Part) -> AppendAnswer:
+        """With more that is to be written together with it, or not at all."""
+        note = Part(_STREAM, None, now_ms, opened=(OpenItem(_SEEN, b"%d" % now_ms),))
+        return await self._log.append(note, *more)

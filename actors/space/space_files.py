@@ -5,7 +5,7 @@ from collections.abc import Callable
 from actors.space.counts import Operation
 from actors.space.events import Space
 from actors.space.spaces import EchoSpaces, error_of
-from actors.space.store import Refused, StoredFile, Upload
+from actors.space.store import FILE_OVERHEAD_BYTES, Refused, StoredFile, Upload
 from schemas.echo.errors import EchoError
 from schemas.echo.names import is_ulid
 
@@ -22,7 +22,7 @@ class SpaceFiles:
             return EchoError.SPACE_NOT_FOUND
         if self._store.usage(space.space_id).files >= self._spaces.settings.files_max:
             return EchoError.SPACE_FULL
-        fault = self._spaces.disk_fault()
+        fault = self._spaces.disk_fault(FILE_OVERHEAD_BYTES)
         if fault is not None:
             return fault
         upload = await self._store.begin_file(space.space_id, self._new_id().lower(), name, content_type)

@@ -4,7 +4,7 @@ Changed only by answers, in their order, so it says what is committed. Reading a
 much there may be of anything, to the rules.
 """
 
-from actors.space.store import KeyInfo, KeyPage, StoredFile, Usage
+from actors.space.store import FILE_OVERHEAD_BYTES, VALUE_OVERHEAD_BYTES, KeyInfo, KeyPage, StoredFile, Usage
 
 
 class SpaceIndex:
@@ -34,6 +34,12 @@ class SpaceIndex:
             self.file_bytes + self.upload_bytes,
             self.subscriptions + self.subscriptions_under_way,
         )
+
+    @property
+    def disk_bytes(self) -> int:
+        """What is there counts as this much of the disk."""
+        overhead = VALUE_OVERHEAD_BYTES * len(self.keys) + FILE_OVERHEAD_BYTES * len(self.files)
+        return self.kv_bytes + self.file_bytes + overhead
 
     # ── values ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -4,8 +4,8 @@
                             ├──── deleted, closed, booked away ──► over
                             └──── its end is moved ──► live
 
-A space is over at the very instant of its end, for everybody who asks: the event that says so, and the erasing, may
-come a moment later. No space lasts longer than `room_ttl_s` from now, whenever that is asked for. Random tokens and ids
+A space is over at the very instant of its end, for everybody who asks: no event says so, and the erasing may come a
+moment later. No space lasts longer than `room_ttl_s` from now, whenever that is asked for. Random tokens and ids
 are the caller's; what is in a space, and in its room, is not known here.
 """
 
@@ -20,6 +20,9 @@ from actors.space.settings import SpaceSettings
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 from schemas.echo.names import credential_hash
+
+MOVE_MS_MIN = 1_000  # by which an end has to be moved; less changes nothing
+DEAD_ENDS_MAX = 64  # entries of ends that were moved or removed, besides as many as there are spaces; then they go
 
 Decision: TypeAlias = Sequence[Event] | EchoError
 
@@ -48,8 +51,7 @@ class Spaces:
         self._by_id = {space.space_id: space for space in spaces}
         self._by_token = {space.token_hash: space for space in self._by_id.values()}
         # When each may end, the soonest first. An entry that no longer tells the truth is dropped when it is met.
-        self._ends = [(space.ends_at_ms, space.space_id) for space in self._by_id.values()]
-        heapify(self._ends)
+        self._ends = self._all_ends()
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -72,6 +74,8 @@ class Spaces:
         self._by_id[space.space_id] = self._by_token[space.token_hash] = space
         if before is None or before.ends_at_ms != space.ends_at_ms:
             heappush(self._ends, (space.ends_at_ms, space.space_id))
+            if len(self._ends) > 2 * len(self._by_id) + DEAD_ENDS_MAX:
+                self._ends = self._all_ends()
 
     def remove(self, space_id: str) -> None:
         """Nothing of it is left."""
@@ -89,13 +93,18 @@ class Spaces:
             heappop(self._ends)
         return None
 
+    def _all_ends(self) -> list[tuple[int, str]]:
+        ends = [(space.ends_at_ms, space.space_id) for space in self._by_id.values()]
+        heapify(ends)
+        return ends
+
     def expired(self, now_ms: int) -> list[Space]:
         """Those whose end has come and that are not closed yet, the earliest first."""
         due: dict[str, Space] = {}
         while (ends_at_ms := self.next_end_ms()) is not None and ends_at_ms <= now_ms:
             space_id = heappop(self._ends)[1]
             due[space_id] = self._by_id[space_id]
-        for space in due.values():  # until it is written that they are closed
+        for space in due.values():  # until they are removed
             heappush(self._ends, (space.ends_at_ms, space.space_id))
         return list(due.values())
 
@@ -122,21 +131,26 @@ def open_space(wish: NewSpace, spaces_now: int, settings: SpaceSettings, now_ms:
 
 
 def move_end(space: Space, ttl_s: int, settings: SpaceSettings, now_ms: int) -> Decision:
-    """From now, and never beyond `room_ttl_s`. That the asker may is for the caller to see to (`holds_claim`)."""
+    """From now, and never beyond `room_ttl_s`. That the asker may is for the caller to see to (`holds_claim`).
+
+    A move by less than `MOVE_MS_MIN` is none: asked for again and again, the same life is written once a second.
+    """
     if not space.is_live(now_ms):
         return EchoError.SPACE_NOT_FOUND
     ends_at_ms = _end(ttl_s, settings, now_ms)
     if ends_at_ms is None:
         return EchoError.INVALID_PAYLOAD
-    return () if ends_at_ms == space.ends_at_ms else (SpaceEndMoved(now_ms, ends_at_ms),)
+    return () if abs(ends_at_ms - space.ends_at_ms) < MOVE_MS_MIN else (SpaceEndMoved(now_ms, ends_at_ms),)
 
 
-def resume(space: Space, seen_ms: int, settings: SpaceSettings, now_ms: int) -> Sequence[Event]:
+def resume(space: Space, seen_ms: int, settings: SpaceSettings, now_ms: int) -> Sequence[SpaceEndMoved]:
     """After a restart, of a space that was last seen then.
 
     It lasts no longer than it would have at that time, even if now seems to be earlier: then the clock was set back
     meanwhile, or was ahead before. Nor does it last longer than `room_ttl_s`, which may have been lowered.
     """
+    if space.ending is not None:
+        return ()
     left_ms = min(space.ends_at_ms - max(seen_ms, now_ms), 1000 * settings.room_ttl_s)
     return () if now_ms + left_ms == space.ends_at_ms else (SpaceEndMoved(now_ms, now_ms + left_ms),)
 
@@ -144,11 +158,6 @@ def resume(space: Space, seen_ms: int, settings: SpaceSettings, now_ms: int) -> 
 def close_space(space: Space, ending: Ending, now_ms: int) -> Decision:
     """By somebody who may. One that has expired meanwhile is not there to be closed."""
     return (SpaceClosed(now_ms, ending),) if space.is_live(now_ms) else EchoError.SPACE_NOT_FOUND
-
-
-def expire(space: Space, now_ms: int) -> Sequence[Event]:
-    """By the clock. A space that is live, or closed already, is left as it is."""
-    return () if space.ending is not None or space.is_live(now_ms) else (SpaceClosed(now_ms, Ending.EXPIRED),)
 
 
 def holds_claim(space: Space, claim: str) -> bool:

@@ -18,7 +18,7 @@ from actors.space.kv_rules import (
     fault_of_delete,
 )
 from actors.space.spaces import EchoSpaces, error_of
-from actors.space.store import KeyPage, Refused, VersionConflict
+from actors.space.store import VALUE_OVERHEAD_BYTES, KeyPage, Refused, VersionConflict
 from schemas.echo.envelope import IV_BYTES, kv_kid, room_key, seal, sealed_fault
 from schemas.echo.errors import EchoError
 from schemas.echo.kv import KvEntry, KvWrite
@@ -55,7 +55,8 @@ class SpaceValues:
         if isinstance(admitted, EchoError):
             return admitted
         known = self._store.key_info(space.space_id, key)
-        fault = self._spaces.disk_fault(len(value) - (0 if known is None else known.size))
+        grown = len(value) + VALUE_OVERHEAD_BYTES if known is None else len(value) - known.size
+        fault = self._spaces.disk_fault(grown)
         if fault is not None:
             return fault
         now_ms = self._now_ms

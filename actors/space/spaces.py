@@ -1,13 +1,15 @@
 """The spaces of a gateway: opened, found by their tokens, moved, ended on time. What is in them is for others.
 
-The log has a stream for each, `space/{id}`, whose bodies are sealed under the space's own key: without the key they are
-noise, as all else of it. A space is over at the very instant of its end, whoever asks; erasing follows within seconds:
-first the key, then rows and files (`SpaceStore.end`), then the stream. Whatever a crash leaves half done, `load` does.
+A space is over at the very instant of its end, whoever asks; erasing follows within seconds: first the key, then rows
+and files (`SpaceStore.end`), then the stream. Whatever a crash leaves half done, `load` does.
 
-The values and files of a space are in `space_values` and `space_files`; its sockets are told by `on_end`.
+What changes a space is decided, written and applied one at a time (`space_turns`). Somebody who is cancelled while
+waiting for that has changed nothing; from then on it is done wholly, whether or not the asker still waits.
+
+The values and files of a space are in `space_values` and `space_files`, its stream in `space_log`; its sockets are told
+by `on_end`.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -15,25 +17,19 @@ from heapq import nsmallest
 import structlog
 import trio
 
-from actors.log.store import Appended, AppendRefused, LogStore, OpenItem, Part, RefusalReason, UnreadableError
+from actors.log.store import LogStore
 from actors.node.moment import Moment
 from actors.space import events
 from actors.space.counts import SpaceCounts
-from actors.space.erasing import PREFIX, Erasing
-from actors.space.events import Ending, Event, Space, SpaceClosed
+from actors.space.erasing import Erasing
+from actors.space.events import Ending, Event, Space, SpaceEndMoved
+from actors.space.open_indexes import OpenIndexes
 from actors.space.settings import SpaceSettings
-from actors.space.space_clock import SeenTime, forward_only
-from actors.space.space_rules import (
-    NewSpace,
-    Spaces,
-    close_space,
-    expire,
-    holds_claim,
-    move_end,
-    open_space,
-    resume,
-)
-from actors.space.store import Refused, SpaceStore
+from actors.space.space_clock import forward_only
+from actors.space.space_log import SpaceLog
+from actors.space.space_rules import NewSpace, Spaces, close_space, holds_claim, move_end, open_space, resume
+from actors.space.space_turns import SpaceTurn, SpaceTurns
+from actors.space.store import NOT_FOUND, Refused, SpaceStore
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 from schemas.echo.names import CLAIM, ROOM_TOKEN, SECRET_BYTES, credential, credential_hash
@@ -44,8 +40,6 @@ LOOK_S = 1.0  # between looks for spaces that are over, at most: the wall clock 
 SWEEP_S = 60.0  # between looks for values that have expired, which only take room, and notes of the time
 IN_ONE_GO_MAX = 100  # spaces that are looked at, or expire, in one go; then others have their turn
 DISK_S = 1.0  # for which a look at the disk is good
-_LIVE = "live"  # the open item that every space's stream has, so that a start finds it
-_OVER = "over"  # the open item of one that was closed and could not be erased
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +73,13 @@ class EchoSpaces:
         """Told of every space that ends while the gateway runs, at once: its sockets are to be closed (4410)."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
-        self._log = stream_log
+        self._log = SpaceLog(store, stream_log)
         self._new_id = new_id
         self._spaces = Spaces()
         self._erasing = Erasing(store, stream_log, self.now, self.counts)
-        self._seen = SeenTime(stream_log)
+        self._indexes = OpenIndexes(store, settings)
+        self._turns = SpaceTurns(settings)
         self._opening = 0  # on their way, so that tasks which open at the same time cannot pass the limit together
-        self._in_use: OrderedDict[str, None] = OrderedDict()  # whose index is in memory, the latest last
         self._wake = trio.Event()
         self._is_disk_short = False
         self._disk_seen_s = float("-inf")
@@ -108,47 +102,28 @@ class EchoSpaces:
 
     async def load(self) -> None:
         """Once, after the store's own `load`: what the log and the store have, and an end to what is over."""
-        kept, seen_ms = set(self.store.space_ids()), await self._seen.read()
-        for stream in await self._log.open_streams():
-            space_id = stream.removeprefix(PREFIX)
-            if space_id == stream:
-                continue
-            space = await self._read(stream, space_id, seen_ms) if space_id in kept else None
+        kept, seen_ms = set(self.store.space_ids()), await self._log.read_seen_ms()
+        moved: dict[str, SpaceEndMoved] = {}
+        now_ms = self.now().wall_ms
+        for space_id in await self._log.space_ids():
+            read = await self._log.read(space_id) if space_id in kept else None
             kept.discard(space_id)
-            if space is not None and space.is_live(self.now().wall_ms):
-                self._spaces.put(space)
-            elif space is not None:
-                self._note_end(space_id, space.ending or Ending.EXPIRED)
-            else:
+            if read is None:
                 self._erasing.add(space_id)
+                continue
+            space = read.space
+            for event in resume(space, max(seen_ms, read.at_ms), self.settings, now_ms):
+                moved[space_id] = event  # also of one that is over by now: its next start must not find it otherwise
+                space = events.evolve(space, event) or space
+            if space.is_live(now_ms):
+                self._spaces.put(space)
+            else:
+                self._note_end(space_id, space.ending or Ending.EXPIRED)
         for space_id in kept:  # made, and never written down
             self._erasing.add(space_id)
         if self._spaces or seen_ms:  # which may have been of a clock that was ahead
-            await self._seen.write(self.now().wall_ms)
+            await self._log.note_start(now_ms, moved)
         await self.end_what_is_over()
-
-    async def _read(self, stream: str, space_id: str, seen_ms: int) -> Space | None:
-        """None: nobody will ever open it again, so it is as good as over."""
-        space: Space | None = None
-        try:
-            loaded = await self._log.load(stream)
-            if any(item.key == _OVER for item in loaded.open_items):
-                return None
-            for recorded in loaded.events:
-                body = self.store.unseal(space_id, recorded.data)
-                space = space if body is None else events.evolve(space, events.decode(body))
-        except (UnreadableError, ValueError):  # ValueError: what is in there is not an event of ours
-            log.error("space_unreadable", space_id=space_id)
-            return None
-        if space is None:
-            return None
-        now_ms = self.now().wall_ms
-        moved = resume(space, max(seen_ms, loaded.events[-1].at_ms), self.settings, now_ms)
-        for event in moved:
-            space = events.evolve(space, event)
-        if moved and space is not None and space.is_live(now_ms):
-            await self._append(space_id, moved)
-        return space
 
     # ---- lives -------------------------------------------------------------------------------------------------------
 
@@ -172,26 +147,22 @@ class EchoSpaces:
                 refused = await self.store.create(space_id)
                 if refused is not None:
                     return error_of(refused)
-                fault = await self._append(space_id, decided, is_first=True)
+                fault = await self._log.append(space_id, decided)
                 if fault is not None:
                     self._erasing.add(space_id)
                     self._wake.set()
                     return fault
         finally:
             self._opening -= 1
-        self._use(space_id)
+        self._indexes.use(space_id)
         self._wake.set()
         self.counts.opened += 1
         log.info("space_opened", space_id=space_id)
         return Opened(self._apply(None, decided), token, claim)
 
     def find(self, token: str) -> Space | None:
-        """The live space of this token, now."""
-        return self.find_at(token, self.now().wall_ms)
-
-    def find_at(self, token: str, now_ms: int) -> Space | None:
         """The live space of this token. Hashed first: unknown and ended take as long, and are told apart by nothing."""
-        return self._spaces.find(token, now_ms)
+        return self._spaces.find(token, self.now().wall_ms)
 
     def is_live(self, space_id: str) -> bool:
         """Whether it is still there, for those who have waited meanwhile."""
@@ -199,25 +170,41 @@ class EchoSpaces:
         return space is not None and space.is_live(self.now().wall_ms)
 
     async def move_end(self, space_id: str, claim: str, ttl_s: int) -> Space | EchoError:
-        """To `ttl_s` from now, by its creator."""
-        space = self._claimed(space_id, claim)
-        if isinstance(space, EchoError):
-            return space
+        """To `ttl_s` from now, by its creator. `rate_limited`: `move_wait_ms` says for how long."""
+        fault = self.claim_fault(space_id, claim)
+        if fault is not None:
+            return fault
+        turn = self._turns.of(space_id, self.now().mono_s)
+        async with turn.lock:
+            with trio.CancelScope(shield=True):
+                answer = await self._move_end(space_id, ttl_s, turn)
+        return answer
+
+    async def _move_end(self, space_id: str, ttl_s: int, turn: SpaceTurn) -> Space | EchoError:
+        space = self._spaces.get(space_id)
+        if space is None:
+            return EchoError.SPACE_NOT_FOUND
         decided = move_end(space, ttl_s, self.settings, self.now().wall_ms)
         if isinstance(decided, EchoError):
             return decided
-        if decided:
-            with trio.CancelScope(shield=True):
-                fault = await self._append(space_id, decided)
-            if fault is not None:
-                return fault
-        current = self._spaces.get(space_id)
-        if current is None:  # it ended meanwhile
+        if not decided:
+            return space
+        fault = self.disk_fault()
+        if fault is None and turn.moves.take(self.now().mono_s) is not None:
+            fault = EchoError.RATE_LIMITED
+        fault = fault or await self._log.append(space_id, decided)
+        if fault is not None:
+            return fault
+        if not self.is_live(space_id):  # its end came meanwhile, and somebody may have been told so
             return EchoError.SPACE_NOT_FOUND
+        moved = self._apply(space, decided)
         self._wake.set()
-        moved = self._apply(current, decided)
         self.on_move(space_id, moved.ends_at_ms)
         return moved
+
+    def move_wait_ms(self, space_id: str) -> int | None:
+        """How long until its end may be moved again; None: now."""
+        return self._turns.move_wait_ms(space_id, self.now().mono_s)
 
     async def delete(self, space_id: str, claim: str) -> EchoError | None:
         """By its creator. None when nothing of it is left."""
@@ -226,19 +213,24 @@ class EchoSpaces:
 
     async def close(self, space_id: str, ending: Ending) -> EchoError | None:
         """By somebody who may. Refused by the disk, it is over nevertheless, and `run` goes on erasing it."""
+        if not self.is_live(space_id):
+            return EchoError.SPACE_NOT_FOUND
+        async with self._turns.of(space_id, self.now().mono_s).lock:
+            with trio.CancelScope(shield=True):
+                fault = await self._close(space_id, ending)
+        return fault
+
+    async def _close(self, space_id: str, ending: Ending) -> EchoError | None:
         space = self._spaces.get(space_id)
         decided = EchoError.SPACE_NOT_FOUND if space is None else close_space(space, ending, self.now().wall_ms)
         if isinstance(decided, EchoError):
             return decided
-        self._over(space_id, decided)
-        with trio.CancelScope(shield=True):
-            if await self._erasing.erase(space_id):
-                return None
-            # The disk did not do its part. That it is over is written, if that is possible, for the next start: as a
-            # mark, because there may be no key any more to seal an event with.
-            now_ms = self.now().wall_ms
-            await self._log.append(Part(PREFIX + space_id, None, now_ms, opened=(OpenItem(_OVER, b""),)))
-        return EchoError.STORAGE_NOT_READY
+        # So that it stays closed if the process dies before its key is gone. It ends though the log takes nothing.
+        await self._log.append(space_id, decided)
+        if self._spaces.get(space_id) is None:  # its end came meanwhile
+            return EchoError.SPACE_NOT_FOUND
+        self._over(space_id, ending)
+        return None if await self._erasing.erase(space_id) else EchoError.STORAGE_NOT_READY
 
     def claim_fault(self, space_id: str, claim: str) -> EchoError | None:
         """What there is against this claim, for whoever asks before anything else."""
@@ -258,35 +250,15 @@ class EchoSpaces:
         self._spaces.put(space)
         return space
 
-    async def _append(self, space_id: str, decided: Sequence[Event], *, is_first: bool = False) -> EchoError | None:
-        sealed = [self.store.seal(space_id, events.encode(event)) for event in decided]
-        bodies = tuple(body for body in sealed if body is not None)
-        if len(bodies) != len(sealed):
-            return EchoError.SPACE_NOT_FOUND
-        opened = (OpenItem(_LIVE, b""),) if is_first else ()
-        part = Part(PREFIX + space_id, 0 if is_first else None, decided[0].at_ms, bodies, opened)
-        answer = await self._log.append(part)
-        if isinstance(answer, Appended):
-            return None
-        if isinstance(answer, AppendRefused) and answer.reason is RefusalReason.OVERLOADED:
-            return EchoError.OVERLOADED
-        return EchoError.STORAGE_NOT_READY
-
     # ---- ends --------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """End spaces on time, and sweep out values that have expired."""
-        swept_s = self.now().mono_s
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sweep)
             while True:
                 await self._note_ends()
                 nursery.start_soon(self._erasing.erase_due)  # those that end next do not wait for these
-                now = self.now()
-                if now.mono_s >= swept_s + SWEEP_S:
-                    swept_s = now.mono_s
-                    await self._sweep_values()
-                    if self._spaces:
-                        await self._seen.write(now.wall_ms)
                 self._wake = trio.Event()
                 with trio.move_on_after(self._wait_s()):
                     await self._wake.wait()
@@ -306,15 +278,16 @@ class EchoSpaces:
         now_ms = self.now().wall_ms
         for number, space in enumerate(self._spaces.expired(now_ms), start=1):
             if self._spaces.get(space.space_id) is space:
-                self._over(space.space_id, expire(space, now_ms))
+                self._over(space.space_id, Ending.EXPIRED)
             if number % IN_ONE_GO_MAX == 0:
                 await trio.lowlevel.checkpoint()
 
-    def _over(self, space_id: str, decided: Sequence[Event]) -> None:
+    def _over(self, space_id: str, ending: Ending) -> None:
         """From here on nobody finds it."""
         self._spaces.remove(space_id)
-        self._in_use.pop(space_id, None)
-        self._note_end(space_id, _ending_of(decided))
+        self._indexes.forget(space_id)
+        self._turns.forget(space_id)
+        self._note_end(space_id, ending)
         self.on_end(space_id)
 
     def _note_end(self, space_id: str, ending: Ending) -> None:
@@ -322,23 +295,33 @@ class EchoSpaces:
         self.counts.ended[ending] += 1
         log.info("space_ended", space_id=space_id, reason=str(ending))
 
+    async def _sweep(self) -> None:
+        """Every minute, beside all else: it may take long."""
+        while True:
+            await trio.sleep(SWEEP_S)
+            if self._spaces:
+                await self._log.note_seen(self.now().wall_ms)
+            await self.sweep_values()
+
+    async def sweep_values(self) -> None:
+        """Remove what has expired, of spaces that are open or not. A disk that refuses is asked the next time."""
+        for number, space in enumerate(list(self._spaces), start=1):
+            due_ms, now_ms = self.store.next_expiry_ms(space.space_id), self.now().wall_ms
+            if due_ms is not None and due_ms <= now_ms:
+                swept = await self.store.sweep_expired(space.space_id, now_ms)
+                if isinstance(swept, Refused) and swept != NOT_FOUND:
+                    return
+            elif number % IN_ONE_GO_MAX == 0:
+                await trio.lowlevel.checkpoint()
+
     # ---- for whoever looks into a space ------------------------------------------------------------------------------
 
     async def opened(self, space_id: str) -> bool:
         """Have the index of a space in memory until the next wait; False if there is no such space."""
         if not await self.store.open(space_id) or not self.is_live(space_id):
             return False
-        self._use(space_id)
+        self._indexes.use(space_id)
         return True
-
-    def _use(self, space_id: str) -> None:
-        self._in_use[space_id] = None
-        self._in_use.move_to_end(space_id)
-        if len(self._in_use) > self.settings.open_spaces_max:
-            oldest = next(iter(self._in_use))
-            self._in_use.move_to_end(oldest)  # something may be under way there; then its turn comes again
-            if self.store.release(oldest):
-                del self._in_use[oldest]
 
     def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
         """Why as much as this may not be written at present, to any space; reads go on."""
@@ -349,18 +332,6 @@ class EchoSpaces:
         is_full = self.store.totals().bytes + max(1, more_bytes) > self.settings.total_bytes_max
         return EchoError.STORAGE_NOT_READY if self._is_disk_short or is_full else None
 
-    async def _sweep_values(self) -> None:
-        for number, space in enumerate(list(self._spaces), start=1):
-            due_ms = self.store.next_expiry_ms(space.space_id)
-            if due_ms is not None and due_ms <= self.now().wall_ms and await self.opened(space.space_id):
-                await self.store.sweep_expired(space.space_id, self.now().wall_ms)
-            if number % IN_ONE_GO_MAX == 0:
-                await trio.lowlevel.checkpoint()
-
 
 def error_of(refused: Refused) -> EchoError:
     return EchoError[refused.reason.name]
-
-
-def _ending_of(decided: Sequence[Event]) -> Ending:
-    return next((event.ending for event in decided if isinstance(event, SpaceClosed)), Ending.EXPIRED)

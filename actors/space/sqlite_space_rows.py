@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +22,9 @@ from actors.log.store import StoreFailedError, UnreadableError
 from actors.space.sealing import SpaceKey
 from actors.space.space_index import SpaceIndex
 from actors.space.store import (
+    FILE_OVERHEAD_BYTES,
     NOT_FOUND,
+    VALUE_OVERHEAD_BYTES,
     Entry,
     KeyInfo,
     PutAnswer,
@@ -63,6 +66,14 @@ class FileRow(msgspec.Struct, frozen=True):
 
     file: StoredFile
     prefix: bytes
+
+
+class Swept(NamedTuple):
+    """What had expired and is gone, and when more is to go."""
+
+    keys: int
+    disk_bytes: int  # that they counted as
+    next_expiry_ms: int | None
 
 
 _encode_file = msgspec.msgpack.Encoder().encode
@@ -126,9 +137,12 @@ def keep_spaces(db: sqlite3.Connection, space_ids: Iterable[str]) -> None:
 
 
 def sizes(db: sqlite3.Connection) -> dict[str, int]:
-    """How many bytes of values and files each space has."""
-    of_table = "(SELECT total(size) FROM {} WHERE space = id)"
-    return dict(db.execute(f"SELECT name, {of_table.format('kv')} + {of_table.format('file')} FROM space"))
+    """How many bytes each space counts as, with the overhead of each value and file."""
+    kv, file = (
+        f"(SELECT total(size) + {overhead} * count(*) FROM {table} WHERE space = id)"
+        for table, overhead in (("kv", VALUE_OVERHEAD_BYTES), ("file", FILE_OVERHEAD_BYTES))
+    )
+    return dict(db.execute(f"SELECT name, {kv} + {file} FROM space"))
 
 
 def usages(db: sqlite3.Connection, space_ids: Iterable[str]) -> dict[str, Usage]:
@@ -148,9 +162,8 @@ def touch(db: sqlite3.Connection) -> bool:
 
 def next_expiries(db: sqlite3.Connection) -> dict[str, int]:
     """When the next value of each space expires; those without any are left out."""
-    return dict(
-        db.execute("SELECT space.name, min(expires_ms) FROM kv JOIN space ON space.id = kv.space GROUP BY space.id")
-    )
+    found = db.execute("SELECT space.name, min(expires_ms) FROM kv JOIN space ON space.id = kv.space GROUP BY space.id")
+    return {name: at_ms for name, value in found if (at_ms := _time(value)) is not None}
 
 
 def load_index(db: sqlite3.Connection, key: SpaceKey) -> tuple[SpaceIndex, dict[str, bytes]]:
@@ -217,8 +230,21 @@ def delete(db: sqlite3.Connection, key: SpaceKey, name: str, now_ms: int) -> boo
     return there is not None and there[0] > now_ms
 
 
-def sweep(db: sqlite3.Connection, space_id: str, now_ms: int) -> int:
-    return db.execute(f"DELETE FROM kv WHERE {_OF_SPACE} AND expires_ms <= ?", (space_id, now_ms)).rowcount
+def sweep(db: sqlite3.Connection, space_id: str, now_ms: int) -> Swept:
+    """Times are in the clear, so no key is needed."""
+    of_space = (space_id,)
+    expired = db.execute(
+        f"SELECT count(*), total(size) FROM kv WHERE {_OF_SPACE} AND expires_ms <= ?", (*of_space, now_ms)
+    )
+    count, size = expired.fetchone()
+    db.execute(f"DELETE FROM kv WHERE {_OF_SPACE} AND expires_ms <= ?", (*of_space, now_ms))
+    (next_expiry_ms,) = db.execute(f"SELECT min(expires_ms) FROM kv WHERE {_OF_SPACE}", of_space).fetchone()
+    return Swept(count, int(size) + count * VALUE_OVERHEAD_BYTES, _time(next_expiry_ms))
+
+
+def _time(value: object) -> int | None:
+    """None: there is none, or what lies there is damaged and no time."""
+    return value if isinstance(value, int) else None
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -31,9 +31,11 @@ from actors.space.space_database import SpaceDatabase
 from actors.space.space_index import SpaceIndex
 from actors.space.store import (
     DEFAULT_LIMITS,
+    FILE_OVERHEAD_BYTES,
     NOT_FOUND,
     NOT_READY,
     OVERLOADED,
+    VALUE_OVERHEAD_BYTES,
     Entry,
     KeyInfo,
     KeyPage,
@@ -46,6 +48,7 @@ from actors.space.store import (
     Usage,
     Written,
     check_id,
+    check_text,
 )
 from actors.space.value_cache import ValueCache
 
@@ -131,20 +134,22 @@ class SqliteSpaceStore:
         encrypted: bool = False,
         expected_version: int | None = None,
     ) -> PutAnswer:
+        check_text(key)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
         space, index = found
         keys, grown = index.growth_by(key, len(value))
+        grown_on_disk = grown + keys * VALUE_OVERHEAD_BYTES
         index.keys_under_way += keys
         index.kv_bytes_under_way += grown
-        self._spaces.bytes_under_way += grown
+        self._spaces.count_under_way(grown_on_disk)
         asked = Entry(key, value, 0, now_ms, expires_at_ms, encrypted)
 
         def arrived(answer: PutAnswer | StoreFailedError) -> None:
             index.keys_under_way -= keys
             index.kv_bytes_under_way -= grown
-            self._spaces.bytes_under_way -= grown
+            self._spaces.count_under_way(-grown_on_disk)
             if isinstance(answer, Written):
                 index.set_key(KeyInfo(key, answer.version, len(value), expires_at_ms))
                 if not space.is_ended:
@@ -177,6 +182,7 @@ class SqliteSpaceStore:
         return entry if entry is not None and entry.expires_at_ms > now_ms else None
 
     async def delete(self, space_id: str, key: str, now_ms: int) -> bool | Refused:
+        check_text(key)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
@@ -203,18 +209,25 @@ class SqliteSpaceStore:
         return found[1].page(now_ms, prefix, after, max(1, min(limit, self._limits.page_keys_max)))
 
     async def sweep_expired(self, space_id: str, now_ms: int) -> int | Refused:
-        found = self._spaces.find(space_id)
-        if found is None:
+        space = self._spaces.get(space_id)
+        if space is None:
             return await _at_once(NOT_FOUND)
-        space, index = found
+        if space.index is None:
+            swept = await self._spaces.sweep_closed(space_id, space, now_ms)
+            if swept is not None:
+                return swept.keys if isinstance(swept, rows.Swept) else swept
+        index = space.index
+        if index is None:  # over meanwhile
+            return NOT_FOUND
 
-        def arrived(answer: int | Refused | StoreFailedError) -> None:
-            if isinstance(answer, int):
+        def arrived(answer: rows.Swept | Refused | StoreFailedError) -> None:
+            if isinstance(answer, rows.Swept):
                 for key in index.expired(now_ms):
                     index.drop_key(key)
                     self._cache.drop(space_id, key)
 
-        return await self._spaces.commit(space, partial(rows.sweep, space_id=space_id, now_ms=now_ms), arrived)
+        swept = await self._spaces.commit(space, partial(rows.sweep, space_id=space_id, now_ms=now_ms), arrived)
+        return swept.keys if isinstance(swept, rows.Swept) else swept
 
     def next_expiry_ms(self, space_id: str) -> int | None:
         space = self._spaces.get(space_id)
@@ -226,6 +239,7 @@ class SqliteSpaceStore:
 
     async def begin_file(self, space_id: str, file_id: str, name: str, content_type: str) -> FileUpload | Refused:
         check_id(file_id)
+        check_text(name, content_type)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
@@ -237,6 +251,7 @@ class SqliteSpaceStore:
         draft = StoredFile(file_id, name, content_type, 0, "", 0)
         self._uploads_beginning += 1
         index.uploads += 1
+        self._spaces.count_under_way(FILE_OVERHEAD_BYTES)
         upload: FileUpload | None = None
         try:
             with trio.CancelScope(shield=True):
@@ -260,6 +275,7 @@ class SqliteSpaceStore:
             self._uploads_beginning -= 1
             if upload is None:
                 index.uploads -= 1
+                self._spaces.count_under_way(-FILE_OVERHEAD_BYTES)
         self._uploads.add(upload)
         return upload
 
@@ -322,6 +338,7 @@ class SqliteSpaceStore:
     # ── subscriptions ───────────────────────────────────────────────────────────────────────────────────────────────
 
     async def put_subscription(self, space_id: str, endpoint: str, data: bytes) -> bool | Refused:
+        check_text(endpoint)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
@@ -345,6 +362,7 @@ class SqliteSpaceStore:
         return await self._database.read(partial(rows.subscriptions, key=found[0].key))
 
     async def delete_subscription(self, space_id: str, endpoint: str) -> bool | Refused:
+        check_text(endpoint)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)

@@ -39,10 +39,15 @@ class SpaceStoreLimits(msgspec.Struct, frozen=True):
     erasing_threads_max: int = 32  # that make and erase keys, which has to be done in 5 s; the next batch waits
     erasing_batch_max: int = 64  # keys that are erased together, with one sync of their folder
     removing_threads_max: int = 4  # that remove files of spaces whose keys are gone; the next space waits
-    cache_bytes_max: int = 32 * 1024 * 1024  # of values held in memory; then the least recently used go
+    cache_bytes_max: int = 32 * 1024 * 1024  # of values held in memory, with overhead; the least recently used go
 
 
 DEFAULT_LIMITS = SpaceStoreLimits()
+
+# What one takes besides its bytes: a row and a sealed name; a block of the disk and an inode. They count where room of
+# the disk or of memory is bounded, so that many empty ones are not free; not in `Usage`.
+VALUE_OVERHEAD_BYTES = 512
+FILE_OVERHEAD_BYTES = 4_096
 
 
 class Refusal(StrEnum):
@@ -139,7 +144,7 @@ class Totals(msgspec.Struct, frozen=True):
     """What all spaces have together, open or not, and would have if everything under way went well."""
 
     spaces: int
-    bytes: int  # of values and files
+    bytes: int  # of values and files, with the overhead of each
 
 
 PutAnswer: TypeAlias = Written | VersionConflict | Refused
@@ -174,7 +179,7 @@ class SpaceStore(Protocol):
 
     `space_id` and `file_id` are lower-case ULIDs, never used twice. A space that was ended, or never created, is
     `NOT_FOUND` for what writes and as if it were empty for what reads. One that is there and not open is the caller's
-    mistake: RuntimeError.
+    mistake: RuntimeError. So is a key, endpoint, name or type that is no text: ValueError, and nothing is written.
     """
 
     # ── spaces ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -248,7 +253,7 @@ class SpaceStore(Protocol):
         """Keys that begin with the prefix, in the order of their names, from the first one after `after`."""
 
     async def sweep_expired(self, space_id: str, now_ms: int) -> int | Refused:
-        """Remove what has expired; how many."""
+        """Remove what has expired; how many. The space need not be open, and nothing of it is taken into memory."""
 
     def next_expiry_ms(self, space_id: str) -> int | None:
         """When the next key expires, of a space that is not open too: there is nothing to sweep before."""
@@ -293,7 +298,7 @@ class SpaceStore(Protocol):
         """What all spaces have."""
 
     def disk_free_ratio(self) -> float:
-        """How much of the disk is free, 0 … 1."""
+        """How much of the disk is free, 0 … 1: of its bytes or of the files it can have, whichever is less."""
 
     async def takes_writes(self) -> bool:
         """Whether the disk takes a write: one is made that changes nothing. It waits for its turn in a full queue."""
@@ -310,3 +315,9 @@ def check_id(value: str) -> str:
     if _ID.fullmatch(value) is None:
         raise ValueError("an id is a lower-case ULID")
     return value
+
+
+def check_text(*values: str) -> None:
+    """ValueError if one cannot be encoded: only here is that the trouble of one caller, not of all who write."""
+    for value in values:
+        value.encode()

@@ -5,7 +5,7 @@ port that sockets use. It ends with the room.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -95,8 +95,11 @@ class Voice:
             frame = json.dumps({"type": "msg", "data": data}).encode()
             self._room.receive(self._key, [(frame, True)])
 
-    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
+    def open(self, frames: Sequence[bytes]) -> None:
         pass  # it does not listen
+
+    def send(self, frames: bytes) -> None:
+        pass
 
     def stop_reading(self) -> None:
         pass  # one message every few seconds: never over its rate

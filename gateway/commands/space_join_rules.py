@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 from gateway.commands.parsing import printable
 from schemas.closes import Return
 from schemas.echo.closes import RoomClose
+from schemas.echo.frames import SUBS_MAX
 from schemas.echo.names import is_name
 
 BASE_S, CAP_S = 0.5, 30.0  # of the backoff: the wait is drawn from 0 to a bound that doubles with each failure
@@ -178,12 +179,14 @@ class Presence:
         return False
 
     def say(self, frame: Frame) -> None:
-        """A frame of ours that was sent."""
+        """A frame of ours that was sent. What a room rejects is not remembered: coming back with it would fail."""
         subs = frame.get("subs")
-        if not isinstance(subs, list) or not all(isinstance(sub, str) for sub in subs):
+        if not isinstance(subs, list) or not all(isinstance(sub, str) and is_name(sub) for sub in subs):
             return
         if frame.get("type") == "join":
-            self.subs += [sub for sub in subs if sub not in self.subs]
+            joined = list(dict.fromkeys([*self.subs, *subs]))
+            if len(joined) <= SUBS_MAX:  # else the room takes none of them
+                self.subs = joined
         elif frame.get("type") == "leave":
             self.subs = [sub for sub in self.subs if sub not in subs]
 

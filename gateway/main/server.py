@@ -186,7 +186,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
 
             mcp, *other_views = map(endpoint, VIEWS)
             spaces = kept_spaces if settings.echo.enabled else None
-            rooms = None if spaces is None else Rooms(supervisor, settings.echo, spaces.now, space_counts)
+            rooms = None
+            if spaces is not None:
+                rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
             page = MetricsPage(
                 calls=audit.counts,
                 streams=streams,
@@ -196,7 +198,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ledgers=devices.ledgers,
                 mcp_sessions=sessions,
                 listeners=watches,
-                spaces=SpaceFamilies(space_counts, spaces, rooms),
+                spaces=SpaceFamilies(space_counts, kept_spaces, rooms),
                 started_s=now_here().wall_ms / 1000,
             )
 

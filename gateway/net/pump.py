@@ -9,6 +9,7 @@ pump is the supervisor's; closing sockets is neither's.
 import contextlib
 import select
 import socket
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -44,6 +45,8 @@ class Pump:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._owners: dict[int, Owner] = {}
+        self._is_in_batch = False
+        self._at_end_of_batch: list[Callable[[], None]] = []
 
     @property
     def sockets(self) -> int:
@@ -80,8 +83,29 @@ class Pump:
         while True:
             # Also the checkpoint between batches: it lets every other task run even when more is ready at once.
             await trio.lowlevel.wait_readable(self._epoll.fileno())
-            for fd, _flags in self._epoll.poll(0, BATCH_EVENTS_MAX):
-                self._dispatch(fd)
+            ready = self._epoll.poll(0, BATCH_EVENTS_MAX)
+            self._is_in_batch = True
+            try:
+                for fd, _flags in ready:
+                    self._dispatch(fd)
+            finally:
+                self._end_batch()
+
+    def at_end_of_batch(self, call: Callable[[], None]) -> None:
+        """Call it once every owner of the batch under way has been called; now, if there is none. It must not raise.
+
+        For what several of them add to, and what is cheaper to do once.
+        """
+        if self._is_in_batch:
+            self._at_end_of_batch.append(call)
+        else:
+            call()
+
+    def _end_batch(self) -> None:
+        self._is_in_batch = False
+        calls, self._at_end_of_batch = self._at_end_of_batch, []
+        for call in calls:
+            call()
 
     def close(self) -> None:
         """Give the epoll back, after `run` has ended. The sockets stay their owners'."""

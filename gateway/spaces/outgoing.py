@@ -5,6 +5,7 @@ more, and what follows when too much waits, is the socket's and the room's.
 """
 
 import socket
+from collections.abc import Sequence
 from itertools import islice
 
 BUFFERS_MAX = 64
@@ -12,74 +13,100 @@ BUFFERS_MAX = 64
 
 
 class Outgoing:
-    __slots__ = ("_bytes", "_chunks", "_opening_bytes", "_sent_of_first")
+    __slots__ = ("_is_behind", "_opening_frames", "_sent_of_first", "_waiting")
 
     def __init__(self, opening: bytes) -> None:
         """With what comes before everything else, the answer to the upgrade."""
-        self._chunks = [opening]
-        self._bytes = self._opening_bytes = len(opening)
+        # Nearly always nothing waits but one frame, which is written as soon as it is there: a list only for more.
+        self._waiting: bytes | list[bytes] | None = opening or None
+        self._opening_frames = 1 if opening else 0  # that are left of it
         self._sent_of_first = 0
+        self._is_behind = False  # the socket did not take everything at once; then there is a list
 
     def __bool__(self) -> bool:
-        return bool(self._chunks)
+        return bool(self._waiting)
 
-    def add(self, frames: bytes) -> None:
-        self._chunks.append(frames)
-        self._bytes += len(frames)
+    def add(self, frame: bytes) -> None:
+        waiting = self._waiting
+        if waiting is None:
+            self._waiting = frame
+        elif isinstance(waiting, list):
+            waiting.append(frame)
+        else:
+            self._waiting = [waiting, frame]
 
-    def add_to_opening(self, frames: bytes) -> None:
-        """As the first frames at all, before anything is written. They never count."""
-        assert self._bytes == self._opening_bytes
-        self._chunks[0] += frames
-        self._opening_bytes += len(frames)
-        self._bytes += len(frames)
+    def add_to_opening(self, frames: Sequence[bytes]) -> None:
+        """As the first frames at all, before anything is written. They never count toward what `exceeds`."""
+        self._waiting = [*self._chunks(), *frames]
+        self._opening_frames += len(frames)
+
+    @property
+    def has_opening(self) -> bool:
+        """Whether some of it is left."""
+        return self._opening_frames > 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """All that waits, with the opening."""
+        return sum(map(len, self._chunks())) - self._sent_of_first
 
     def exceeds(self, frames_max: int, bytes_max: int) -> bool:
         """Whether so many frames or bytes wait, apart from the opening."""
-        frames = len(self._chunks) - (1 if self._opening_bytes else 0)
-        return frames >= frames_max or self._bytes - self._opening_bytes >= bytes_max
+        chunks, opening = self._chunks(), self._opening_frames
+        size = sum(map(len, islice(chunks, opening, None))) - (0 if opening else self._sent_of_first)
+        return len(chunks) - opening >= frames_max or size >= bytes_max
 
-    def write(self, sock: socket.socket) -> None:
-        """As much as the socket takes. Raises OSError when it is broken."""
-        chunks = self._chunks
+    def write(self, sock: socket.socket) -> bool:
+        """As much as the socket takes; whether that was all. Raises OSError when it is broken."""
+        waiting = self._waiting
+        if waiting is None:
+            return True
         try:
-            while chunks:
-                if len(chunks) == 1 and not self._sent_of_first:
-                    sent = sock.send(chunks[0])
-                    if sent == self._bytes:  # as nearly always
-                        chunks.clear()
-                        self._bytes = self._opening_bytes = 0
-                        return
-                    self._written(sent)
-                else:
-                    first = memoryview(chunks[0])[self._sent_of_first :]
-                    self._written(sock.sendmsg([first, *islice(chunks, 1, BUFFERS_MAX)]))
+            if not self._is_behind:
+                data = b"".join(waiting) if isinstance(waiting, list) else waiting
+                sent = sock.send(data)
+                if sent == len(data):
+                    self._waiting = None
+                    self._opening_frames = 0
+                    return True
+                self._written(sent)
+            while self._waiting:
+                # What waits may be much: it is not joined again and again for a socket that takes little of it.
+                chunks = self._chunks()
+                first = memoryview(chunks[0])[self._sent_of_first :]
+                self._written(sock.sendmsg([first, *islice(chunks, 1, BUFFERS_MAX)]))
         except BlockingIOError:
-            return
+            self._is_behind = True
+            return False
+        self._is_behind = False
+        return True
+
+    def _chunks(self) -> list[bytes]:
+        if not isinstance(self._waiting, list):
+            self._waiting = [] if self._waiting is None else [self._waiting]
+        return self._waiting
 
     def _written(self, sent: int) -> None:
-        self._bytes -= sent
-        self._opening_bytes = max(0, self._opening_bytes - sent)
-        if not self._bytes:
-            self._chunks.clear()
-            self._sent_of_first = 0
-            return
+        chunks = self._chunks()
         sent += self._sent_of_first
         whole = 0
-        for chunk in self._chunks:
+        for chunk in chunks:
             if sent < len(chunk):
                 break
             sent -= len(chunk)
             whole += 1
-        del self._chunks[:whole]
+        del chunks[:whole]
+        self._opening_frames = max(0, self._opening_frames - whole)
         self._sent_of_first = sent
+        if not chunks:
+            self._waiting = None
 
     def forget_frames(self) -> None:
         """Nothing more of them, but for the rest of what has begun: a client must not take half a frame for one."""
-        begun = self._opening_bytes or self._sent_of_first
-        del self._chunks[1 if begun else 0 :]
-        self._bytes = sum(map(len, self._chunks)) - self._sent_of_first
+        begun = 1 if self._opening_frames or self._sent_of_first else 0  # the opening begins with what is no frame
+        del self._chunks()[begun:]
+        self._opening_frames = min(self._opening_frames, begun)
 
     def clear(self) -> None:
-        self._chunks.clear()
-        self._bytes = self._opening_bytes = self._sent_of_first = 0
+        self._waiting = None
+        self._opening_frames = self._sent_of_first = 0

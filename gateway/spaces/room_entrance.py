@@ -33,6 +33,7 @@ from gateway.spaces.relayed_socket import RelayedSocket
 from gateway.spaces.room_query_rules import HINTS, chosen_encoding, offered_protocols, opening_of
 from gateway.spaces.room_socket import RoomSocket, SocketServices
 from gateway.spaces.settings import EchoSettings
+from gateway.spaces.unsent import Unsent
 from schemas.echo.closes import RoomClose
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
@@ -61,10 +62,15 @@ class RoomEntrance:
     ) -> None:
         self._admission = admission
         self._rooms = rooms
-        self._services = SocketServices(supervisor, pump, settings)
+        self._services = SocketServices(supervisor, pump, settings, Unsent(settings.unsent_total_bytes_max))
         self._addresses = Addresses((), settings.sockets_per_address_max)
         self.sockets = 0
         """Open ones, those that are closing included."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """That wait for clients of all rooms."""
+        return self._services.unsent.bytes
 
     @property
     def feature(self) -> Feature:
@@ -118,9 +124,10 @@ class RoomEntrance:
 
     def _adopt(self, admitted: _Admitted, sock: socket.socket, early: bytes, on_end: Callable[[], None]) -> None:
         is_text, key = admitted.encoding is Encoding.JSON, admitted.opening.key
+        address = admitted.address  # and no more of it: a socket may live for hours, and its request would with it
 
         def leave() -> None:
-            self._leave(admitted.address)
+            self._leave(address)
             on_end()
 
         connection = RoomSocket(sock, key, self._services, leave, is_text=is_text, opening=admitted.answer)

@@ -10,7 +10,7 @@ deserves that does not read, is the room's.
 
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -30,6 +30,7 @@ from gateway.net.websocket.frame_reader import FrameReader
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.outgoing import Outgoing
 from gateway.spaces.settings import EchoSettings
+from gateway.spaces.unsent import Unsent
 from schemas.echo.closes import RoomClose
 from schemas.websocket_frames import pong_frame
 
@@ -43,15 +44,18 @@ class SocketServices:
     supervisor: Supervisor
     pump: Pump
     settings: EchoSettings
+    unsent: Unsent
 
 
 class RoomSocket:
-    """Implements `actors.space.room.RoomConnection` and `gateway.net.pump.Owner`."""
+    """Implements `RoomConnection` of `actors.space.room`, `Owner` of `gateway.net.pump` and `Reader` of `unsent.py`."""
 
     __slots__ = (
         "_fragments",
         "_is_begun_text",
         "_is_closing",
+        "_is_counted",
+        "_is_given_up",
         "_is_gone",
         "_is_parted",
         "_is_working",
@@ -97,6 +101,8 @@ class RoomSocket:
         self._fragments: bytearray | None = None  # of a message that has begun; None also if it is to be dropped
         self._is_begun_text = False
         self._is_closing = False
+        self._is_counted = False  # among those for whom something waits
+        self._is_given_up = False  # the room is to close it, if only when it next writes
         self._is_parted = False  # both sides have said close
         self._is_gone = False
         self._late_bytes = 0  # received while closing
@@ -149,6 +155,8 @@ class RoomSocket:
                 self._take_other(room, message, messages, pongs)
         if messages:
             room.receive(self._key, messages)
+        if not self._reader.asked_library:
+            return
         if protocol.parser_exc is not None:
             is_large = isinstance(protocol.parser_exc, PayloadTooBig)
             room.drop(self._key, RoomClose.TOO_LARGE if is_large else RoomClose.BAD_FRAME)
@@ -202,6 +210,7 @@ class RoomSocket:
         self._is_gone = True
         self._services.pump.unregister(self._sock)
         self._outgoing.clear()
+        self._count_unsent()
         if not self._is_closing and self._room is not None:
             self._room.left(self._key, is_clean=False)
         self._is_closing = True
@@ -213,29 +222,48 @@ class RoomSocket:
 
     # ---- out --------------------------------------------------------------------------------------------------------
 
-    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
-        if self._is_closing:
-            return
-        if is_opening:
+    def open(self, frames: Sequence[bytes]) -> None:
+        if not self._is_closing:
             self._outgoing.add_to_opening(frames)
-        else:
+
+    def send(self, frames: bytes) -> None:
+        if not self._is_closing:
             self._outgoing.add(frames)
 
     def flush(self) -> bool:
         if self._is_closing:
             return True
-        self._write()
-        if not self._outgoing:
+        try:
+            if self._outgoing.write(self._sock):
+                if self._is_counted:
+                    self._count_unsent()
+                return True
+        except OSError:
+            self._lose()
             return True
         self._work()
+        self._count_unsent()
         settings = self._services.settings
-        return not self._outgoing.exceeds(settings.unsent_frames_max, settings.unsent_bytes_max)
+        exceeds = self._outgoing.exceeds(settings.unsent_frames_max, settings.unsent_bytes_max)
+        return not (exceeds or self._is_given_up)
 
     def stop_reading(self) -> None:
         self._services.pump.pause(self._sock)
 
     def read_on(self) -> None:
         self._services.pump.resume(self._sock)
+
+    def give_up(self) -> None:
+        """More waits for all than may, and most of it for this one."""
+        self._is_given_up = True
+        if self._room is not None:
+            self._room.drop(self._key, RoomClose.SLOW)
+
+    def _count_unsent(self) -> None:
+        """Not while closing: that takes no time to speak of, and nobody could be closed for it."""
+        unsent = 0 if self._is_closing else self._outgoing.unsent_bytes
+        self._is_counted = unsent > 0
+        self._services.unsent.count(self, unsent)
 
     def close(self, close: RoomClose) -> None:
         if self._is_closing:
@@ -252,6 +280,7 @@ class RoomSocket:
             if chunk:  # an empty one asks for a half-close, which comes of itself
                 self._outgoing.add(chunk)
         self._write()
+        self._count_unsent()
         if self._is_gone:
             return
         self.read_on()  # for its end
@@ -295,13 +324,22 @@ class RoomSocket:
     async def _see_through(self) -> None:
         assert self._patience is not None
         with self._patience:
+            with trio.move_on_after(self._services.settings.opening_s_max) as opening:
+                while self._outgoing.has_opening:
+                    await self._write_more()
+            if opening.cancelled_caught and not self._is_closing and self._room is not None:
+                self._room.drop(self._key, RoomClose.SLOW)
             while self._outgoing:
-                await trio.lowlevel.wait_writable(self._sock)
-                self._write()
+                await self._write_more()
             if self._is_closing and not self._is_parted and not self._is_gone:
                 with contextlib.suppress(OSError):  # it went just now
                     self._sock.shutdown(socket.SHUT_WR)
                 await trio.sleep_forever()  # until it hangs up: closing with unread input would take our words back
+
+    async def _write_more(self) -> None:
+        await trio.lowlevel.wait_writable(self._sock)
+        self._write()
+        self._count_unsent()
 
     def _worked(self, crash: Exception | None) -> None:
         self._is_working = False

@@ -106,7 +106,9 @@ class SpaceRoutes:
             return
         moved = await self._spaces.move_end(space.space_id, exchange.bearer() or "", wish.ttl_seconds)
         if isinstance(moved, EchoError):
-            await refuse(exchange, moved, CORS)
+            is_too_often = moved is EchoError.RATE_LIMITED
+            wait_ms = self._spaces.move_wait_ms(space.space_id) if is_too_often else None
+            await refuse(exchange, moved, CORS, wait_ms)
             return
         await exchange.json(self._documents.info(moved, token), headers={**NO_STORE, **CORS})
 

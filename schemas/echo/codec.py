@@ -58,6 +58,22 @@ class _Data(msgspec.Struct):
     data: msgspec.Raw
 
 
+class _Message(msgspec.Struct, tag_field="type", tag="msg", omit_defaults=True, gc=False):
+    """`Message` as JSON has it, by fields: by far the most frequent frame."""
+
+    seq: int
+    uid: str
+    conn: str
+    at: str
+    data: msgspec.Raw | None = None
+    bin: bytes | None = None  # in base64, as msgspec writes bytes
+    sub: str | None = None
+    tuid: str | None = None
+    member_id: str | None = None
+    replay: bool = False
+
+
+_DATA_ALONE = {"data"}
 _find_data = msgspec.json.Decoder(_Data).decode
 _to_json = msgspec.json.Encoder().encode
 
@@ -151,6 +167,8 @@ def _auth(raw: _Raw) -> Auth | None:
 
 
 def _send(raw: _Raw) -> Send | None:
+    if raw.keys() == _DATA_ALONE:  # nearly always
+        return Send(raw["data"])
     data, binary = raw.get("data"), raw.get("bin")
     wants_copy = raw.get("self", False)
     if (data is None) == (binary is None) or ("data" in raw and "bin" in raw) or not isinstance(wants_copy, bool):
@@ -206,21 +224,31 @@ _READERS: dict[str, tuple[frozenset[str], Callable[[_Raw], ClientFrame | None]]]
 
 
 def encode(frame: ServerFrame, encoding: Encoding) -> bytes:
-    return _to_json(_json_of(frame)) if encoding is Encoding.JSON else _protobuf_of(frame).SerializeToString()
+    if encoding is Encoding.JSON:
+        return _to_json(_json_of(frame))
+    head: bytes = _protobuf_of(frame).SerializeToString()
+    if isinstance(frame, Members | Welcome) and frame.members:
+        return b"".join([head, *map(_protobuf_of_member, frame.members)])
+    return head
 
 
-def _json_of(frame: ServerFrame) -> dict[str, Any]:
+def _json_of(frame: ServerFrame) -> dict[str, Any] | _Message:
     match frame:
         case Message():
-            raw: dict[str, Any] = {"type": "msg", "seq": frame.seq, "uid": frame.uid, "conn": frame.conn}
-            raw["at"] = rfc3339(frame.at_ms)
-            if frame.data is not None:
-                raw["data"] = msgspec.Raw(frame.data)
-            else:
-                raw["bin"] = frame.bin  # in base64, as msgspec writes bytes
-            _add(raw, sub=frame.sub, tuid=frame.tuid, member_id=frame.member_id, replay=frame.replay or None)
+            return _Message(
+                frame.seq,
+                frame.uid,
+                frame.conn,
+                rfc3339(frame.at_ms),
+                _raw_or_none(frame.data),
+                frame.bin,
+                frame.sub,
+                frame.tuid,
+                frame.member_id,
+                frame.replay,
+            )
         case Ack():
-            raw = {"type": "ack", "id": frame.id, "seq": frame.seq, "delivered": frame.delivered}
+            raw: dict[str, Any] = {"type": "ack", "id": frame.id, "seq": frame.seq, "delivered": frame.delivered}
         case Presence():
             raw = {"type": frame.change.value, "uid": frame.uid, "conn": frame.conn}
             _add(raw, subs=frame.subs or None, data=_raw_or_none(frame.data), member_id=frame.member_id)
@@ -244,11 +272,13 @@ def _json_of(frame: ServerFrame) -> dict[str, Any]:
     return raw
 
 
-def _json_of_member(member: Member) -> dict[str, Any]:
-    raw: dict[str, Any] = {"uid": member.uid, "conn": member.conn, "subs": member.subs}
-    _add(raw, state=_raw_or_none(member.state), member_id=member.member_id)
-    raw["since"] = rfc3339(member.since_ms)
-    return raw
+def _json_of_member(member: Member) -> msgspec.Raw:
+    if member.kept.json is None:
+        raw: dict[str, Any] = {"uid": member.uid, "conn": member.conn, "subs": member.subs}
+        _add(raw, state=_raw_or_none(member.state), member_id=member.member_id)
+        raw["since"] = rfc3339(member.since_ms)
+        member.kept.json = _to_json(raw)
+    return msgspec.Raw(member.kept.json)
 
 
 def _add(raw: dict[str, Any], **optional: Any) -> None:
@@ -264,7 +294,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _protobuf_of(frame: ServerFrame) -> pb.Frame:
-    """A field that is given None stays unset."""
+    """A field that is given None stays unset. Without members: they follow."""
     match frame:
         case Message():
             return pb.Frame(
@@ -303,8 +333,7 @@ def _protobuf_of(frame: ServerFrame) -> pb.Frame:
         case Pong():
             return pb.Frame(type="pong", id=frame.id)
         case Members():
-            members = [_protobuf_of_member(member) for member in frame.members]
-            return pb.Frame(type="who", id=frame.id, members=members, total=frame.total)
+            return pb.Frame(type="who", id=frame.id, total=frame.total)
         case Welcome():
             return pb.Frame(
                 type="welcome",
@@ -315,16 +344,19 @@ def _protobuf_of(frame: ServerFrame) -> pb.Frame:
                 seq=frame.seq,
                 expires_at_ms=frame.expires_at_ms,
                 recovered=frame.recovered,
-                members=[_protobuf_of_member(member) for member in frame.members or ()],
             )
 
 
-def _protobuf_of_member(member: Member) -> pb.Member:
-    return pb.Member(
-        uid=member.uid,
-        conn=member.conn,
-        subs=member.subs,
-        state_json=_text(member.state),
-        since_ms=member.since_ms,
-        member_id=member.member_id,
-    )
+def _protobuf_of_member(member: Member) -> bytes:
+    """With its tag and length, as a frame that has nothing else: two of protobuf one after the other are one."""
+    if member.kept.protobuf is None:
+        one = pb.Member(
+            uid=member.uid,
+            conn=member.conn,
+            subs=member.subs,
+            state_json=_text(member.state),
+            since_ms=member.since_ms,
+            member_id=member.member_id,
+        )
+        member.kept.protobuf = pb.Frame(members=[one]).SerializeToString()
+    return member.kept.protobuf

@@ -59,6 +59,14 @@ def sealed_fault(text: str) -> EchoError | None:
     return EchoError.INVALID_ENCRYPTION if text.count(".") == 4 else EchoError.ENCRYPTION_REQUIRED
 
 
+def payload_fault(data: bytes | None, binary: bytes | None) -> EchoError | None:
+    """What an encrypted room has against a payload, as the JSON text of `data` or as `bin`."""
+    if binary is not None:
+        return sealed_fault(binary.decode("ascii", "replace"))
+    text = jiter.from_json(data or b"null")
+    return sealed_fault(text) if isinstance(text, str) else EchoError.ENCRYPTION_REQUIRED
+
+
 def kv_kid(key: str) -> str:
     return _KV_KID + key
 

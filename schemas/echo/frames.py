@@ -100,6 +100,22 @@ class BadFrame(Frame, frozen=True, gc=False):
 # ---- server → client ------------------------------------------------------------------------------------------------
 
 
+class Kept:
+    """For the codec: what it made of a value that is sent again and again. No part of the value."""
+
+    __slots__ = ("json", "protobuf")
+
+    def __init__(self) -> None:
+        self.json: bytes | None = None
+        self.protobuf: bytes | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kept)
+
+    def __hash__(self) -> int:
+        return 0
+
+
 class Member(Frame, frozen=True):
     """A connection, as others see it."""
 
@@ -109,6 +125,7 @@ class Member(Frame, frozen=True):
     since_ms: int
     state: bytes | None = None
     member_id: str | None = None
+    kept: Kept = msgspec.field(default_factory=Kept)
 
 
 class Welcome(Frame, frozen=True):

@@ -23,7 +23,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"The pages were not tested: {MISSING}.")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     one = Gateway(tmp_path_factory.mktemp("gateway"))
     one.start()
@@ -32,7 +32,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     assert "es_" not in one.log.read_text(), "a token is in the log"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Browser, Browser]]:
     """Starting one costs seconds."""
     if FOUND is None:

@@ -123,6 +123,16 @@ def test_expired_space_is_told_on_its_page(gateway: Gateway, space: Space, anna:
     room.link_is("gone")
 
 
+def test_end_that_the_creator_has_moved_is_counted_to_on_every_page(space: Space, anna: Browser, ben: Browser) -> None:
+    creator, guest = Room(anna, space.claimed_url), Room(ben, space.url)
+    assert "days" in ben.text("#countdown")
+    creator.browser.choose("#new-life", "3600")
+    anna.click("#shorten [type=submit]")
+    anna.until(lambda: anna.text("#countdown").startswith("00:59:"), "the creator's page counts to the old end")
+    guest.browser.js("document.dispatchEvent(new Event('visibilitychange'))")  # rather than wait for the next look
+    ben.until(lambda: ben.text("#countdown").startswith("00:59:"), "the guest's page counts to the old end")
+
+
 def test_countdown_counts(gateway: Gateway, anna: Browser) -> None:
     Room(anna, gateway.make(ttl_seconds="600").url)
     before = anna.text("#countdown")

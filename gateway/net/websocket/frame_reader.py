@@ -19,16 +19,19 @@ _TWO_BYTE_LENGTH, _EIGHT_BYTE_LENGTH = 126, 127  # the latter is for the library
 class FrameReader:
     """`protocol` must be open, with nothing of a frame received yet."""
 
-    __slots__ = ("_is_for_library", "_pending", "_protocol", "_usual")
+    __slots__ = ("_is_for_library", "_pending", "_protocol", "_usual", "asked_library")
 
     def __init__(self, protocol: ServerProtocol, *, is_text: bool = True) -> None:
         self._protocol = protocol
         self._usual = _TEXT if is_text else _BINARY
         self._pending = b""
         self._is_for_library = False
+        self.asked_library = False
+        """In the last `read`. If not, there is no news of `protocol`: no close, and nothing wrong."""
 
     def read(self, data: bytes) -> list[bytes | Frame]:
         """What these bytes complete, in order: usual frames as their payload, everything else as the library's."""
+        self.asked_library = False
         if self._is_for_library:
             return self._by_library(data)
         messages: list[bytes | Frame] = []
@@ -37,7 +40,7 @@ class FrameReader:
         usual, position, end_of_data = self._usual, 0, len(data)
         while end_of_data - position >= 2:
             head, length = data[position], data[position + 1] - _MASKED
-            if head not in (usual, _PING, _PONG) or not 0 <= length < _EIGHT_BYTE_LENGTH:
+            if (head != usual and head not in (_PING, _PONG)) or not 0 <= length < _EIGHT_BYTE_LENGTH:
                 self._is_for_library = True
                 self._pending = b""
                 messages += self._by_library(data[position:])
@@ -58,5 +61,6 @@ class FrameReader:
         return messages
 
     def _by_library(self, data: bytes) -> list[bytes | Frame]:
+        self.asked_library = True
         self._protocol.receive_data(data)
         return [event for event in self._protocol.events_received() if isinstance(event, Frame)]

@@ -1,4 +1,4 @@
-"""What `GET /metrics` tells of echo spaces. Where they are off, every series is there too, and stays at 0."""
+"""What `GET /metrics` tells of echo spaces. Where they are off, every series is there too, at 0 but for those left."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -53,7 +53,11 @@ class SpaceFamilies:
 
     def _contents(self) -> Iterator[Family]:
         stored_bytes = 0 if self.spaces is None else self.spaces.store.totals().bytes
-        yield gauge("heliograph_space_bytes", "Bytes of values and files of all spaces.", stored_bytes)
+        yield gauge(
+            "heliograph_space_bytes",
+            "Bytes of values and files of all spaces, with what each takes besides.",
+            stored_bytes,
+        )
         yield counters(
             "heliograph_space_operations_total",
             "What was done with values and files.",

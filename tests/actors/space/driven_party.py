@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from actors.space.room import Room
@@ -74,8 +74,11 @@ class _Wire:
         self._party = party
         self._key = key
 
-    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
-        del is_opening
+    def open(self, frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            self.send(frame)
+
+    def send(self, frames: bytes) -> None:
         assert self._key not in self._party.closes, "nothing follows a close"
         if frames == PING:
             self._party.pings.append((self._key, self._party.now.mono_s))

@@ -1,6 +1,6 @@
 """Spaces of a gateway over stores in memory that outlive it, with a clock that only tests move."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -25,6 +25,7 @@ class World:
         self.space_disk = MemorySpaceDisk()
         self.settings = settings or SpaceSettings(disk_free_min=0.0)
         self.ended: list[str] = []
+        self.log_over: Callable[[MemoryDisk], MemoryStore] = MemoryStore  # makes a process's access to the log
         self.follows_trio = False  # or time passes only when a test says so
         self._randoms = 0
 
@@ -41,7 +42,7 @@ class World:
         mint = Mint(self.random)
         async with MemorySpaceStore(self.space_disk) as store:
             await store.load()
-            log = MemoryStore(self.log_disk)
+            log = self.log_over(self.log_disk)
             spaces = EchoSpaces(store, log, self.settings, self.now, self.random, lambda: mint.mint(self.now_ms))
             spaces.on_end = self.ended.append
             await spaces.load()

@@ -13,8 +13,10 @@ from actors.log.store import StoreFailedError, UnreadableError
 from actors.space.sealing import CHUNK_BYTES
 from actors.space.sqlite_space_store import SqliteSpaceStore
 from tests.actors.log.shelves import bounded
+from tests.actors.space.driver import World, opened
 from tests.actors.space.marked import CONTENT, NAME, fill
-from tests.actors.space.shelves import NOW_MS, A, F, G, SqliteShelf, read_all
+from tests.actors.space.shelves import NOW_MS, A, F, G, SqliteShelf, put, read_all
+from tests.actors.space.test_spaces_on_disk import process
 
 
 def swap_chunks(sealed: bytes) -> bytes:
@@ -82,3 +84,24 @@ async def test_a_file_of_another_form_is_not_opened(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 9")
     with pytest.raises(StoreFailedError, match=re.escape("form 9")):
         await SqliteSpaceStore.at(tmp_path)
+
+
+@pytest.mark.parametrize("change", ["name = x'00'", "expires_ms = 'soon'", "size = 'large'"])
+@bounded
+async def test_a_row_that_was_changed_does_not_keep_other_spaces_from_being_swept(tmp_path: Path, change: str) -> None:
+    world = World()
+    async with process(world, tmp_path) as spaces:
+        space_ids = [(await opened(spaces)).space.space_id for _ in range(3)]
+        for space_id in space_ids:
+            await put(spaces.store, space_id, "k", b"v", expires_at_ms=world.now_ms + 10)
+    with closing(sqlite3.connect(tmp_path / "spaces.sqlite", isolation_level=None)) as connection:
+        damage = f"UPDATE kv SET {change} WHERE space = (SELECT id FROM space WHERE name = ?)"
+        connection.execute(damage, (space_ids[0],))
+    async with process(world, tmp_path) as spaces:
+        world.now_ms += 60_000
+        await spaces.sweep_values()
+        usages = await spaces.store.usages(space_ids)
+        assert [usages[space_id].keys for space_id in space_ids[1:]] == [0, 0]
+        world.now_ms += 1000 * 604_800
+        await spaces.end_what_is_over()
+        assert spaces.store.space_ids() == ()

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from actors.space.memory_space_store import MemorySpaceDisk
 from actors.space.store import (
     NOT_FOUND,
+    VALUE_OVERHEAD_BYTES,
     Entry,
     KeyInfo,
     PutAnswer,
@@ -29,7 +30,7 @@ from tests.actors.log.test_store_machine import TrioThread
 from tests.actors.space.shelves import MemoryShelf, SqliteShelf, Store
 
 KEYS = ("a", "a.1", "b", "~")
-LIMITS = SpaceStoreLimits(batch_writes_max=3, cache_bytes_max=40, page_keys_max=2)
+LIMITS = SpaceStoreLimits(batch_writes_max=3, cache_bytes_max=2 * VALUE_OVERHEAD_BYTES + 40, page_keys_max=2)
 
 Put = tuple[str, bytes, int, bool, int | None]
 _PUTS = st.tuples(
@@ -134,6 +135,12 @@ class KvMachine(RuleBasedStateMachine):
         assert self.loop.call(partial(self.store.sweep_expired, self.space_id, self.now_ms)) == answer
 
     @rule()
+    def sweep_while_it_is_not_open(self) -> None:
+        assert self.store.release(self.space_id)
+        self.sweep()
+        self.reopen()
+
+    @rule()
     def end(self) -> None:
         assert self.loop.call(partial(self.store.end, self.space_id)) is None
         self.model = None
@@ -186,7 +193,7 @@ class KvMachine(RuleBasedStateMachine):
             ]
         kv_bytes = sum(len(entry.value) for entry in entries.values())
         assert self.store.usage(self.space_id) == Usage(keys=len(entries), kv_bytes=kv_bytes)
-        assert self.store.totals().bytes == kv_bytes
+        assert self.store.totals().bytes == kv_bytes + len(entries) * VALUE_OVERHEAD_BYTES
         assert self.store.next_expiry_ms(self.space_id) == min(
             (entry.expires_at_ms for entry in entries.values()), default=None
         )

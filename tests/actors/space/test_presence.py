@@ -238,6 +238,62 @@ def test_coming_back_does_not_give_new_states() -> None:
     assert party.got(again, Problem) == [Problem(EchoError.RATE_LIMITED, None, 30_000)]
 
 
+def test_eleventh_who_within_30_s_is_rate_limited_and_the_connection_stays() -> None:
+    party = Party()
+    key, other = party.open("u"), party.open("v")
+    for number in range(10):
+        party.say(key, AskWho(id=str(number)))
+        party.wait(1)
+    party.say(key, AskWho(id="10"))
+    assert party.last(key) == Problem(EchoError.RATE_LIMITED, "10", 20_000)
+    assert len(party.got(key, Members)) == 10
+    party.say(other, AskWho())
+    assert len(party.got(other, Members)) == 1
+    party.wait(20)
+    party.say(key, AskWho(id="11"))
+    assert party.got(key, Members)[-1].id == "11"
+
+
+def test_whos_and_states_can_be_switched_off() -> None:
+    party = Party(SpaceSettings(whos_max=0, states_max=0))
+    key = party.open("u")
+    party.say(key, AskWho())
+    party.say(key, SetState(b"1"))
+    assert party.got(key, Problem) == [Problem(EchoError.RATE_LIMITED, None, 30_000)] * 2
+
+
+def test_coming_back_does_not_give_new_whos() -> None:
+    party = Party(SpaceSettings(whos_max=1))
+    key = party.open("u")
+    party.say(key, AskWho())
+    party.leave(key, is_clean=False)
+    again = party.open("u")
+    party.say(again, AskWho("sub"))
+    assert party.got(again, Problem) == [Problem(EchoError.RATE_LIMITED, None, 30_000)]
+
+
+def test_member_is_one_object_for_all_until_something_of_it_changes() -> None:
+    party = Party(SpaceSettings(whos_max=100))
+    key, watcher = party.open("u", ["a"]), party.open("watcher", watches=True)
+
+    def member() -> Member:
+        party.say(watcher, AskWho())
+        return party.got(watcher, Members)[-1].members[0]
+
+    first = party.got(watcher, Welcome)[0].members
+    assert first is not None
+    assert member() is first[0]
+    for change, expected in (
+        (SetState(b"1"), (("a",), b"1")),
+        (SetState(b"2"), (("a",), b"2")),
+        (JoinSubs(("b",)), (("a", "b"), b"2")),
+        (LeaveSubs(("a",)), (("b",), b"2")),
+    ):
+        party.say(key, change)
+        assert (member().subs, member().state) == expected
+        assert member() is member()
+
+
 def test_malformed_frames_are_no_news() -> None:
     party = Party()
     key, watcher = party.open("u"), party.open("watcher", watches=True)

@@ -2,8 +2,13 @@
 
 import pytest
 
+from actors.space.replay_rules import MESSAGE_BYTES, ReplayMemory, ReplayTotal
+from actors.space.room_effects import Opening
+from actors.space.room_rules import RoomRules
+from actors.space.settings import SpaceSettings
+from schemas.echo.closes import RoomClose
 from schemas.echo.frames import Message, Send, Welcome
-from tests.actors.space.party import EPOCH, Party
+from tests.actors.space.party import EPOCH, START, Party
 
 
 def spoken(count: int, size: int = 1) -> tuple[Party, str]:
@@ -91,3 +96,45 @@ def test_messages_after_the_welcome_come_once_and_in_order() -> None:
     party.say(sender, Send(b"1"))
     assert party.seqs(key) == [2, 3, 4]
     assert [message.replay for message in party.got(key, Message)] == [True, True, False]
+
+
+# ---- all rooms together ---------------------------------------------------------------------------------------------
+
+
+def filled(total: ReplayTotal, settings: SpaceSettings, count: int) -> ReplayMemory:
+    memory = ReplayMemory(settings, total)
+    for seq in range(1, count + 1):
+        memory.remember(Message(seq, "u", "c", 0, b"1" * 488), 488, 0.0)
+    return memory
+
+
+def test_room_that_needs_more_than_is_left_for_all_forgets_its_own_oldest() -> None:
+    total, settings = ReplayTotal(), SpaceSettings(replay_total_bytes_max=10 * (488 + MESSAGE_BYTES))
+    first = filled(total, settings, 7)
+    second = filled(total, settings, 8)
+    assert (len(first), len(second)) == (7, 3)
+    assert second.missed(5, 8, "u", frozenset(), 0.0) is not None
+    assert second.missed(4, 8, "u", frozenset(), 0.0) is None
+    third = filled(total, settings, 1)
+    assert len(third) == 0
+    assert third.missed(0, 1, "u", frozenset(), 0.0) is None
+    assert total.bytes == 10_000
+
+
+def test_what_is_forgotten_makes_place_for_other_rooms() -> None:
+    total, settings = ReplayTotal(), SpaceSettings(replay_total_bytes_max=10 * (488 + MESSAGE_BYTES))
+    first = filled(total, settings, 10)
+    first.expire(settings.replay_s_max)
+    assert total.bytes == 0
+    filled(total, settings, 4).clear()
+    assert total.bytes == 0
+
+
+def test_room_that_ends_gives_back_its_memory() -> None:
+    total = ReplayTotal()
+    room = RoomRules(SpaceSettings(), "space", EPOCH, START.wall_ms + 1000, START, replay_total=total)
+    room.open(Opening("key", "u"), START)
+    room.receive("key", Send(b"1"), START)
+    assert total.bytes == 1 + MESSAGE_BYTES
+    room.end(RoomClose.GONE)
+    assert total.bytes == 0

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from actors.node.moment import Moment
 from actors.space.events import Space
-from actors.space.room import Room
+from actors.space.room import LARGE_BYTES, AtEndOfTurn, Room, at_once
 from actors.space.room_effects import Opening
 from actors.space.rooms import Rooms
 from actors.space.settings import SpaceSettings
@@ -45,12 +45,14 @@ class FakeConnection:
         self.openings: list[bytes] = []
         self.closes: list[RoomClose] = []
 
-    def send(self, frames: bytes, *, is_opening: bool = False) -> None:
+    def open(self, frames: Sequence[bytes]) -> None:
+        assert not self.closes
+        assert not self.wires, "it comes before everything else"
+        self.openings.append(b"".join(frames))
+
+    def send(self, frames: bytes) -> None:
         assert not self.closes, "nothing follows a close"
-        if is_opening:
-            self.openings.append(frames)
-        else:
-            self.wires.append(frames)
+        self.wires.append(frames)
 
     def flush(self) -> bool:
         if self.raises is not None:
@@ -79,9 +81,9 @@ def payload_of(wire: bytes) -> bytes:
 
 
 class House:
-    def __init__(self, supervisor: Supervisor, settings: SpaceSettings) -> None:
+    def __init__(self, supervisor: Supervisor, settings: SpaceSettings, at_end_of_turn: AtEndOfTurn) -> None:
         self.supervisor = supervisor
-        self.rooms = Rooms(supervisor, settings, now)
+        self.rooms = Rooms(supervisor, settings, now, at_end_of_turn=at_end_of_turn)
         self.space = Space(
             "01hzx9k3m4p7q8r9s0t1v2w3xy", b"", None, Encoding.JSON, False, now().wall_ms, START_MS + LASTS_S * 1000
         )
@@ -93,11 +95,11 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def house(settings: SpaceSettings | None = None) -> AsyncIterator[House]:
+async def house(settings: SpaceSettings | None = None, at_end_of_turn: AtEndOfTurn = at_once) -> AsyncIterator[House]:
     supervisor = Supervisor()
     async with trio.open_nursery() as nursery:
         await nursery.start(supervisor.run)
-        yield House(supervisor, settings or SpaceSettings())
+        yield House(supervisor, settings or SpaceSettings(), at_end_of_turn)
         supervisor.request_stop()
 
 
@@ -125,6 +127,69 @@ async def test_messages_of_one_read_are_written_to_each_at_once(autojump_clock: 
         assert other.flushes == flushes + 1
 
 
+class Turn:
+    """As the pump gives it: what is put off in a turn is called at its end; outside of one, at once."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] | None = None
+
+    def at_end(self, call: Callable[[], None]) -> None:
+        if self.calls is None:
+            call()
+        else:
+            self.calls.append(call)
+
+    @contextlib.contextmanager
+    def under_way(self) -> Iterator[None]:
+        self.calls = []
+        yield
+        calls, self.calls = self.calls, None
+        for call in calls:
+            call()
+
+
+async def test_messages_of_several_in_one_turn_are_written_to_each_at_once_and_in_order(
+    autojump_clock: MockClock,
+) -> None:
+    turn = Turn()
+    async with house(at_end_of_turn=turn.at_end) as here:
+        room, a = here.join("a")
+        (_, b), (_, c) = here.join("b"), here.join("c")
+        before = [one.flushes for one in (a, b, c)]
+        with turn.under_way():
+            room.receive("a", [(HI, True)])
+            room.receive("b", [(HI, True)])
+            assert not c.wires
+        assert [message["uid"] for message in c.said()] == ["a", "b"]
+        assert [len(one.wires) for one in (a, b, c)] == [1, 1, 2]
+        assert [one.flushes for one in (a, b, c)] == [count + 1 for count in before]
+
+
+async def test_client_that_says_something_and_goodbye_in_one_turn_gets_its_ack(autojump_clock: MockClock) -> None:
+    turn = Turn()
+    async with house(at_end_of_turn=turn.at_end) as here:
+        room, a = here.join("a")
+        _, b = here.join("b")
+        with turn.under_way():
+            room.receive("a", [(b'{"type":"msg","data":"bye","id":"i"}', True)])
+            room.left("a", is_clean=True)
+            assert [frame["type"] for frame in a.said()] == ["ack"]
+        assert [frame["data"] for frame in b.said()] == ["bye"]
+
+
+async def test_bug_at_the_end_of_a_turn_ends_the_room_and_nothing_else(autojump_clock: MockClock) -> None:
+    turn = Turn()
+    async with house(at_end_of_turn=turn.at_end) as here:
+        room, a = here.join("a")
+        _, b = here.join("b")
+        b.raises = ZeroDivisionError()
+        with turn.under_way():
+            room.receive("a", [(HI, True)])
+        await trio.testing.wait_all_tasks_blocked()
+        assert a.closes == [RoomClose.INTERNAL]
+        assert len(here.rooms.registry) == 0
+
+
 async def test_welcome_and_what_was_missed_are_one_opening(autojump_clock: MockClock) -> None:
     async with house() as here:
         room, first = here.join("a")
@@ -135,6 +200,20 @@ async def test_welcome_and_what_was_missed_are_one_opening(autojump_clock: MockC
         assert opening.count(b'"replay":true') == 2
         assert opening.count(b'"recovered":true') == 1
         assert not back.wires
+
+
+async def test_nothing_more_is_encoded_for_a_connection_once_too_much_waits_for_it(autojump_clock: MockClock) -> None:
+    async with house() as here:
+        subs = tuple(f"{number:02}".ljust(64, "x") for number in range(32))
+        for number in range(100):
+            room, asking = here.join(f"m{number}", subs=subs)
+        _, other = here.join("other")
+        asking.is_stalled = True
+        room.receive("m99", [(b'{"type":"who"}', True), (b'{"type":"msg","data":"hi"}', True)] * 5)
+        assert len(asking.wires) == 1
+        assert len(asking.wires[0]) > LARGE_BYTES
+        assert asking.closes == [RoomClose.SLOW]
+        assert [message["seq"] for message in other.said()] == [1, 2, 3, 4, 5]
 
 
 async def test_stalled_connection_is_closed_with_4413_and_the_others_go_on(autojump_clock: MockClock) -> None:

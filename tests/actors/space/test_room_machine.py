@@ -42,6 +42,7 @@ SETTINGS = SpaceSettings(
     replay_bytes_max=100,
     replay_s_max=8.0,
     states_max=10**6,
+    whos_max=10**6,
     silence_s_max=20.0,
     ping_s=7.0,
 )

@@ -5,10 +5,14 @@ import trio
 from trio.testing import MockClock
 
 from actors.log.memory_store import MemoryDisk, MemoryStore
+from actors.log.store import AppendAnswer, AppendRefused, BlindEvents, Part
 from actors.node.moment import Moment
+from actors.space.memory_space_store import MemorySpaceStore
 from actors.space.settings import SpaceSettings
 from actors.space.space_clock import SeenTime, forward_only
+from actors.space.spaces import EchoSpaces
 from schemas.echo.errors import EchoError
+from schemas.echo.frames import Encoding
 from tests.actors.space.driver import World, opened
 
 HOUR_MS = 3_600_000
@@ -68,6 +72,92 @@ async def test_a_clock_that_is_set_forward_ends_spaces_by_their_date() -> None:
         made = await opened(spaces, 3_600)
         world.wall_is_ahead_ms = HOUR_MS
         assert spaces.find(made.token) is None
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class DyingLog(MemoryStore):
+    """Its process dies at the nth write, before or after that is durable."""
+
+    def __init__(self, disk: MemoryDisk, dies_at: int, *, is_before: bool) -> None:
+        super().__init__(disk)
+        self._left, self._is_before = dies_at, is_before
+
+    async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
+        self._left -= 1
+        if self._left == 0 and self._is_before:
+            raise Killed
+        answer = await super().append(*parts, blind_events=blind_events)
+        if self._left == 0:
+            raise Killed
+        return answer
+
+    async def forget(self, *streams: str) -> AppendRefused | None:
+        self._left -= 1
+        if self._left == 0:
+            raise Killed
+        return await super().forget(*streams)
+
+
+async def start_and_die(world: World, dies_at: int, *, is_before: bool) -> bool:
+    """Whether it came that far."""
+    async with MemorySpaceStore(world.space_disk) as store:
+        await store.load()
+        log = DyingLog(world.log_disk, dies_at, is_before=is_before)
+        spaces = EchoSpaces(store, log, world.settings, world.now, world.random, lambda: "")
+        try:
+            await spaces.load()
+        except BaseException:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+@pytest.mark.parametrize("back_days", [3, 30])
+async def test_a_start_that_dies_at_any_write_takes_no_time_off_a_space_and_gives_it_none(
+    back_days: int, is_before: bool
+) -> None:
+    world = World()
+    world.wall_is_ahead_ms = back_days * 24 * HOUR_MS
+    async with world.process() as spaces:
+        made, over = await opened(spaces), await opened(spaces, 60)
+        world.now_ms += HOUR_MS
+        await SeenTime(MemoryStore(world.log_disk)).write(world.now().wall_ms)
+    world.wall_is_ahead_ms = 0
+    deaths = 0
+    for dies_at in (1, 1, 2, 2, 3):
+        deaths += await start_and_die(world, dies_at, is_before=is_before)
+        world.now_ms += 60_000
+    assert deaths >= 2
+    async with world.process() as spaces:
+        found = spaces.find(made.token)
+        assert found is not None
+        left_ms = found.ends_at_ms - world.now_ms
+        assert 0 <= 1000 * 604_800 - HOUR_MS - left_ms <= 5 * 60_000  # but for the time of those starts
+        assert spaces.find(over.token) is None
+        assert world.streams == [f"space/{made.space.space_id}"]
+
+
+async def test_a_log_that_takes_nothing_at_the_start_gets_ends_and_time_before_anything_else() -> None:
+    world = World()
+    world.wall_is_ahead_ms = 30 * 24 * HOUR_MS
+    async with world.process() as spaces:
+        made = await opened(spaces)
+        await SeenTime(MemoryStore(world.log_disk)).write(world.now().wall_ms)
+    world.wall_is_ahead_ms, world.log_disk.is_full = 0, True
+    async with world.process() as spaces:
+        found = spaces.find(made.token)
+        assert found is not None
+        refused = await spaces.open(Encoding.JSON, None, is_encrypted=False)
+        assert refused is EchoError.STORAGE_NOT_READY
+        assert await spaces.move_end(made.space.space_id, made.claim, 60) is EchoError.STORAGE_NOT_READY
+        world.log_disk.is_full = False
+        second = await opened(spaces)
+    for _ in range(2):
+        async with world.process() as spaces:
+            assert (spaces.find(made.token), spaces.find(second.token)) == (found, second.space)
 
 
 @pytest.mark.parametrize("back_h", [1, 5, 24 * 365])

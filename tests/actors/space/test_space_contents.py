@@ -11,7 +11,7 @@ from actors.space.settings import SpaceSettings
 from actors.space.space_files import FileComing, SpaceFiles
 from actors.space.space_values import Put, SpaceValues
 from actors.space.spaces import DISK_S, EchoSpaces
-from actors.space.store import KeyPage, StoredFile
+from actors.space.store import VALUE_OVERHEAD_BYTES, KeyPage, StoredFile
 from schemas.echo.envelope import read_envelope, room_key, unseal
 from schemas.echo.errors import EchoError
 from schemas.echo.kv import KvEntry, KvWrite
@@ -154,10 +154,44 @@ async def test_expired_values_are_swept_out_of_spaces_that_nobody_has_opened_sin
             await SpaceValues(spaces).put(made.space, made.token, "l", KvWrite(b"v"))
     async with world.process() as spaces, trio.open_nursery() as nursery:
         nursery.start_soon(spaces.run)
-        assert spaces.store.totals().bytes == 6
+        assert spaces.store.totals().bytes == 6 + 6 * VALUE_OVERHEAD_BYTES
         await trio.sleep(65)
-        assert spaces.store.totals().bytes == 3
+        assert spaces.store.totals().bytes == 3 + 3 * VALUE_OVERHEAD_BYTES
         nursery.cancel_scope.cancel()
+
+
+async def test_a_sweep_that_takes_long_keeps_no_space_from_ending_on_time(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    world.follows_trio = True
+    async with world.process() as spaces, trio.open_nursery() as nursery:
+        made, swept = await opened(spaces, 70), list[str]()
+        await SpaceValues(spaces).put(made.space, made.token, "k", KvWrite(b"v", ttl_s=30))
+
+        async def hangs(space_id: str, _now_ms: int) -> int:
+            swept.append(space_id)
+            await trio.sleep_forever()
+            return 0
+
+        monkeypatch.setattr(spaces.store, "sweep_expired", hangs)
+        nursery.start_soon(spaces.run)
+        await trio.sleep(70.1)
+        assert (swept, world.ended, world.streams) == ([made.space.space_id], [made.space.space_id], [])
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_sweep_takes_no_index_into_memory_and_pushes_none_out() -> None:
+    async with (world := World(replace(PLENTY, open_spaces_max=1))).process() as spaces:
+        values, (first, second) = SpaceValues(spaces), [await opened(spaces) for _ in range(2)]
+        for made in (first, second):
+            await values.put(made.space, made.token, "k", KvWrite(b"v", ttl_s=1))
+        world.now_ms += 1_000
+        await spaces.sweep_values()
+        assert spaces.store.usage(second.space.space_id).keys == 0
+        with pytest.raises(RuntimeError, match="not open"):
+            spaces.store.usage(first.space.space_id)
+        assert spaces.store.totals().bytes == 0
 
 
 async def test_whoever_holds_a_space_that_has_ended_meanwhile_finds_nothing() -> None:
@@ -188,7 +222,9 @@ async def test_more_spaces_than_fit_in_memory_are_read_again() -> None:
                 assert isinstance(await values.put(made.space, made.token, "k", KvWrite(b"v")), Put)
 
 
-@pytest.mark.parametrize("settings", [replace(PLENTY, total_bytes_max=4), replace(PLENTY, disk_free_min=1.1)])
+@pytest.mark.parametrize(
+    "settings", [replace(PLENTY, total_bytes_max=VALUE_OVERHEAD_BYTES + 4), replace(PLENTY, disk_free_min=1.1)]
+)
 async def test_without_room_on_the_disk_nothing_is_written_and_reads_go_on(settings: SpaceSettings) -> None:
     world = World(replace(settings, disk_free_min=0.0))
     async with world.process() as spaces:

@@ -5,13 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.space import space_rules
 from actors.space.events import Ending, Event, Space, SpaceClosed, SpaceEndMoved, SpaceOpened, decode, encode, evolve
 from actors.space.settings import SpaceSettings
 from actors.space.space_rules import (
+    DEAD_ENDS_MAX,
     NewSpace,
     Spaces,
     close_space,
-    expire,
     holds_claim,
     move_end,
     open_space,
@@ -73,8 +74,8 @@ def test_space_is_over_at_the_very_instant_of_its_end() -> None:
     spaces = Spaces([space])
     assert spaces.find(TOKEN, NOW_MS + 59_999) is space
     assert spaces.find(TOKEN, NOW_MS + 60_000) is None
-    assert expire(space, NOW_MS + 59_999) == ()
-    assert expire(space, NOW_MS + 60_000) == (SpaceClosed(NOW_MS + 60_000, Ending.EXPIRED),)
+    assert spaces.expired(NOW_MS + 59_999) == []
+    assert spaces.expired(NOW_MS + 60_000) == [space]
 
 
 @pytest.mark.parametrize("token", ["", TOKEN[:-1], TOKEN + "A", TOKEN.lower(), "es_\ud800"])
@@ -91,7 +92,7 @@ def test_closed_space_is_found_by_nobody_and_closed_once() -> None:
     assert Spaces([closed]).find(TOKEN, NOW_MS + 1) is None
     for decision in (close_space(closed, Ending.CLOSED, NOW_MS), move_end(closed, 60, SETTINGS, NOW_MS)):
         assert decision is EchoError.SPACE_NOT_FOUND
-    assert expire(closed, closed.ends_at_ms) == ()
+    assert Spaces([closed]).expired(closed.ends_at_ms) == []
 
 
 def test_expired_space_is_not_there_to_be_closed_or_prolonged() -> None:
@@ -107,6 +108,27 @@ def test_end_can_be_moved_and_moving_it_nowhere_is_no_event() -> None:
     assert moved is not None
     assert moved.ends_at_ms == NOW_MS + 60_000
     assert move_end(moved, 60, SETTINGS, NOW_MS) == ()
+
+
+@pytest.mark.parametrize(
+    ("later_ms", "is_moved"), [(0, False), (999, False), (1_000, True), (-999, False), (-1_000, True)]
+)
+def test_a_move_by_less_than_a_second_is_none(later_ms: int, is_moved: bool) -> None:
+    assert bool(move_end(opened(60), 60, SETTINGS, NOW_MS + later_ms)) is is_moved
+
+
+def test_ends_that_were_moved_again_and_again_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    rebuilt: list[int] = []
+    monkeypatch.setattr(space_rules, "heapify", lambda ends: rebuilt.append(len(ends)))
+    space, spaces = opened(), Spaces()
+    for number in range(1_000):
+        spaces.put(msgspec.structs.replace(space, ends_at_ms=space.ends_at_ms + number))
+        assert spaces.next_end_ms() == space.ends_at_ms + number
+    for number in range(1_000):  # earlier each time, so that nobody meets those that went before
+        spaces.put(msgspec.structs.replace(space, ends_at_ms=space.ends_at_ms - number))
+        assert spaces.next_end_ms() == space.ends_at_ms - number
+    assert len(rebuilt) >= 1_000 // (2 + DEAD_ENDS_MAX)
+    assert set(rebuilt[1:]) == {1}
 
 
 def test_only_the_claim_of_this_space_is_its_claim() -> None:

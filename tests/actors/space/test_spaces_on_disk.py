@@ -116,11 +116,13 @@ async def test_the_log_has_of_a_space_its_id_times_and_lengths_and_all_else_seal
         assert stream.encode() in in_log
     async with await SqliteStore.open(tmp_path / "log.sqlite") as log, await SqliteSpaceStore.at(tmp_path) as store:
         await store.load()
-        recorded = await log.read(stream)
-        bodies = [store.unseal(space_id, event.data) or b"" for event in recorded]
+        loaded = await log.load(stream)
+        recorded, (end, _) = loaded.events, loaded.open_items
+        bodies = [store.unseal(space_id, data) or b"" for data in (*(event.data for event in recorded), end.data)]
     assert [type(events.decode(body)) for body in bodies] == [events.SpaceOpened, events.SpaceEndMoved]
     with closing(sqlite3.connect(tmp_path / "log.sqlite")) as connection:
         rows = [row for table in ("stream", "run", "open_item") for row in connection.execute(f"SELECT * FROM {table}")]
     marks = {f"[{event.at_ms},{len(event.data)}]" for event in recorded}
-    assert {value for row in rows for value in row if isinstance(value, str)} == {stream, "live", *marks}
-    assert {event.data for event in recorded} | {b""} == {bytes(v) for row in rows for v in row if isinstance(v, bytes)}
+    assert {value for row in rows for value in row if isinstance(value, str)} == {stream, "live", "end", *marks}
+    sealed = {*(event.data for event in recorded), end.data, b""}
+    assert sealed == {bytes(v) for row in rows for v in row if isinstance(v, bytes)}

@@ -1,6 +1,7 @@
 """What only the embedded store can get wrong: threads, batches, memory, the values it remembers."""
 
 import sqlite3
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -8,11 +9,13 @@ import pytest
 import trio
 
 from actors.log.store import StoreFailedError
+from actors.space import sqlite_space_rows as rows
 from actors.space.key_files import Disk
-from actors.space.sealing import CHUNK_BYTES
+from actors.space.sealing import CHUNK_BYTES, SpaceKey
 from actors.space.space_database import SpaceDatabase
+from actors.space.space_index import SpaceIndex
 from actors.space.sqlite_space_rows import open_connections
-from actors.space.store import DEFAULT_LIMITS, Entry, SpaceStoreLimits
+from actors.space.store import DEFAULT_LIMITS, VALUE_OVERHEAD_BYTES, Entry, SpaceStoreLimits
 from actors.space.value_cache import ValueCache
 from tests.actors.log.shelves import bounded, in_order
 from tests.actors.space.shelves import LATER_MS, NOW_MS, A, B, F, SqliteShelf, cancelled, put, read_all, upload
@@ -55,7 +58,7 @@ async def test_many_spaces_end_side_by_side(tmp_path: Path) -> None:
                 nursery.start_soon(store.end, space_id)
         assert store.space_ids() == (ids[0],)
         assert shelf.files() == {f"spaces/keys/{ids[0]}"}
-        assert store.totals().bytes == 1
+        assert store.totals().bytes == 1 + VALUE_OVERHEAD_BYTES
 
 
 @bounded
@@ -113,7 +116,7 @@ async def test_an_answer_that_cannot_be_applied_fails_the_store_and_not_the_othe
 
 
 def test_the_cache_keeps_what_was_used_last_within_its_bytes() -> None:
-    cache = ValueCache(10)
+    cache = ValueCache(2 * VALUE_OVERHEAD_BYTES + 10)
 
     def entry(key: str, size: int) -> Entry:
         return Entry(key, bytes(size), 1, NOW_MS, LATER_MS, encrypted=False)
@@ -126,10 +129,38 @@ def test_the_cache_keeps_what_was_used_last_within_its_bytes() -> None:
     assert cache.get(A, "a") == entry("a", 4)
     cache.put(A, entry("a", 6))
     assert cache.get(A, "a") == entry("a", 6)
-    cache.put(A, entry("too large", 11))
+    cache.put(A, entry("too large", VALUE_OVERHEAD_BYTES + 11))
     assert [cache.get(A, key) for key in ("a", "c", "too large")] == [None] * 3
-    cache.put(A, entry("d", 10))
+    cache.put(A, entry("d", VALUE_OVERHEAD_BYTES + 10))
     cache.drop(A, "d")
     cache.drop(A, "d")
-    cache.put(A, entry("e", 10))
-    assert cache.get(A, "e") == entry("e", 10)
+    cache.put(A, entry("e", VALUE_OVERHEAD_BYTES + 10))
+    assert cache.get(A, "e") == entry("e", VALUE_OVERHEAD_BYTES + 10)
+
+
+@bounded
+async def test_an_index_that_was_read_before_a_sweep_has_nothing_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await SqliteShelf(tmp_path).open() as store:
+        await store.create(A)
+        await put(store, A, "old", b"123", expires_at_ms=NOW_MS + 10)
+        assert store.release(A)
+        is_read, goes_on, load_index = trio.Event(), threading.Event(), rows.load_index
+
+        def slow(db: sqlite3.Connection, key: SpaceKey) -> tuple[SpaceIndex, dict[str, bytes]]:
+            loaded = load_index(db, key)
+            trio.from_thread.run_sync(is_read.set)
+            goes_on.wait(10)
+            return loaded
+
+        monkeypatch.setattr(rows, "load_index", slow)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.open, A)
+            await is_read.wait()
+            with trio.move_on_after(0.2):  # it waits for whoever opens the space
+                await store.sweep_expired(A, NOW_MS + 10)
+            goes_on.set()
+        in_memory = store.usage(A)
+        assert store.release(A)
+        assert await store.usages([A]) == {A: in_memory}

@@ -9,6 +9,7 @@ from actors.log.store import UnreadableError
 from actors.space.store import (
     NOT_FOUND,
     OVERLOADED,
+    VALUE_OVERHEAD_BYTES,
     Entry,
     KeyInfo,
     KeyPage,
@@ -143,7 +144,7 @@ async def test_a_released_space_can_be_opened_again(shelf: Shelf) -> None:
         assert store.release(A)
         with pytest.raises(RuntimeError, match="not open"):
             store.usage(A)
-        assert store.totals().bytes == 5
+        assert store.totals().bytes == 5 + VALUE_OVERHEAD_BYTES
         assert await store.open(A)
         assert store.list_keys(A, NOW_MS).keys == (KeyInfo("k", 1, 5, LATER_MS),)
 
@@ -374,12 +375,12 @@ async def test_totals_count_every_space_open_or_not(shelf: Shelf) -> None:
         await put(store, A, "k", b"123")
         await put(store, B, "k", b"12")
         await put(store, B, "k", b"1234")
-        assert (store.totals().spaces, store.totals().bytes) == (2, 7)
+        assert (store.totals().spaces, store.totals().bytes) == (2, 7 + 2 * VALUE_OVERHEAD_BYTES)
     async with await shelf.open() as store:
-        assert (store.totals().spaces, store.totals().bytes) == (2, 7)
+        assert (store.totals().spaces, store.totals().bytes) == (2, 7 + 2 * VALUE_OVERHEAD_BYTES)
         await store.open(A)
         await store.delete(A, "k", NOW_MS)
-        assert store.totals().bytes == 4
+        assert store.totals().bytes == 4 + VALUE_OVERHEAD_BYTES
         await store.end(B)
         assert (store.totals().spaces, store.totals().bytes) == (1, 0)
         assert 0.0 < store.disk_free_ratio() <= 1.0
@@ -466,3 +467,63 @@ async def test_a_look_at_whether_writes_are_taken_changes_nothing(shelf: Shelf) 
         assert (store.usage(A).keys, store.totals().spaces) == (1, 1)
     with pytest.raises(trio.ClosedResourceError):
         await store.takes_writes()
+
+
+@bounded
+async def test_expired_values_are_swept_out_of_a_space_that_is_not_open_and_it_stays_so(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.create(A)
+        await put(store, A, "old", b"123", expires_at_ms=NOW_MS + 10)
+        await put(store, A, "later", b"45", expires_at_ms=NOW_MS + 20)
+        await put(store, A, "last", b"6", expires_at_ms=LATER_MS)
+    async with await shelf.open() as store:
+        assert await store.sweep_expired(A, NOW_MS + 9) == 0
+        assert await store.sweep_expired(A, NOW_MS + 10) == 1
+        assert (store.totals().bytes, store.next_expiry_ms(A)) == (3 + 2 * VALUE_OVERHEAD_BYTES, NOW_MS + 20)
+        with pytest.raises(RuntimeError, match="not open"):
+            store.usage(A)
+        await cancelled(partial(store.sweep_expired, A, NOW_MS + 20))
+        assert await store.open(A)
+        await store.sweep_expired(A, NOW_MS + 20)
+        assert store.usage(A) == Usage(keys=1, kv_bytes=1)
+        assert await store.sweep_expired(A, LATER_MS) == 1
+        assert (store.totals().bytes, store.next_expiry_ms(A)) == (0, None)
+        assert await store.sweep_expired(B, LATER_MS) == NOT_FOUND
+
+
+@bounded
+async def test_a_space_that_is_opened_while_it_is_swept_has_nothing_that_is_gone(shelf: Shelf) -> None:
+    for is_first in (True, False):
+        async with await shelf.open() as store:
+            space_id = A if is_first else B
+            await store.create(space_id)
+            await put(store, space_id, "old", b"123", expires_at_ms=NOW_MS + 10)
+            await put(store, space_id, "new", b"4", expires_at_ms=LATER_MS)
+            assert store.release(space_id)
+            async with trio.open_nursery() as nursery:
+                if is_first:
+                    nursery.start_soon(store.open, space_id)
+                nursery.start_soon(store.sweep_expired, space_id, NOW_MS + 10)
+                nursery.start_soon(store.open, space_id)
+            assert store.usage(space_id) == Usage(keys=1, kv_bytes=1)
+            await store.end(space_id)
+
+
+@bounded
+async def test_text_that_cannot_be_encoded_is_the_callers_mistake_and_harms_nobody_else(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.create(A)
+        for wrong in (
+            partial(put, store, A, "\ud800", b"v"),
+            partial(store.delete, A, "\ud800", NOW_MS),
+            partial(store.put_subscription, A, "https://\udfff", b"data"),
+            partial(store.delete_subscription, A, "https://\udfff"),
+            partial(store.begin_file, A, F, "\ud800", "text/plain"),
+            partial(store.begin_file, A, F, "name", "\ud800"),
+        ):
+            with pytest.raises(ValueError, match="surrogates"):
+                await wrong()
+        assert await store.get(A, "\ud800", NOW_MS) is None
+        assert (store.usage(A), store.totals().bytes) == (Usage(), 0)
+        await put(store, A, "k", b"v")
+        assert store.release(A)

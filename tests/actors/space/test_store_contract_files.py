@@ -7,7 +7,17 @@ import pytest
 import trio
 
 from actors.space.sealing import CHUNK_BYTES
-from actors.space.store import NOT_FOUND, OVERLOADED, Refused, SpaceStore, SpaceStoreLimits, StoredFile, Upload, Usage
+from actors.space.store import (
+    FILE_OVERHEAD_BYTES,
+    NOT_FOUND,
+    OVERLOADED,
+    Refused,
+    SpaceStore,
+    SpaceStoreLimits,
+    StoredFile,
+    Upload,
+    Usage,
+)
 from tests.actors.log.shelves import bounded
 from tests.actors.space.shelves import NOW_MS, A, B, F, G, H, Shelf, cancelled, read_all, upload
 
@@ -86,7 +96,7 @@ async def test_a_file_is_unknown_until_it_is_finished_and_counts_from_its_first_
         assert store.usage(A) == Usage(files=1, file_bytes=3)
         await coming.finish(NOW_MS)
         assert store.usage(A) == Usage(files=1, file_bytes=3)
-        assert store.totals().bytes == 3
+        assert store.totals().bytes == 3 + FILE_OVERHEAD_BYTES
 
 
 @bounded
@@ -190,7 +200,7 @@ async def test_files_are_listed_in_the_order_of_their_ids_and_can_be_deleted(she
         assert await store.delete_file(A, F) is False
         assert await store.read_file(A, F, 0, 1) is None
         assert store.usage(A) == Usage(files=1, file_bytes=4)
-        assert store.totals().bytes == 5
+        assert store.totals().bytes == 5 + 2 * FILE_OVERHEAD_BYTES
     async with await shelf.open() as store:
         await store.open(A)
         await store.open(B)

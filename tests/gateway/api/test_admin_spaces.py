@@ -12,6 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from actors.log.store import UnreadableError
+from actors.space.store import VALUE_OVERHEAD_BYTES
 from gateway.api import admin_spaces
 from gateway.identity.tokens import OperatorScope, TokenClass
 from gateway.main.server import Running, running
@@ -276,7 +277,22 @@ async def test_bytes_that_are_kept_are_a_gauge(tmp_path: Path) -> None:
         made = await make(gateway)
         assert await put(gateway, made, "k", "12345") == 201
         metrics = await scraped(gateway)
-        assert (metrics.value("heliograph_space_bytes"), metrics.value("heliograph_spaces")) == (5, 1)
+        assert metrics.value("heliograph_space_bytes") == 5 + VALUE_OVERHEAD_BYTES
+        assert metrics.value("heliograph_spaces") == 1
+
+
+async def test_spaces_that_are_left_are_counted_where_spaces_are_off(tmp_path: Path) -> None:
+    settings = {"data": str(tmp_path), **ON, "echo.ttl_s_min": 1}
+    async with running(load(None, {}, settings)) as gateway:
+        await make(gateway)
+        await make(gateway, b"ttl_seconds=1")
+    with trio.fail_after(20):
+        async with running(load(None, {}, {**settings, "echo.enabled": False})) as gateway:
+            while (metrics := await scraped(gateway)).value("heliograph_spaces") != 1:
+                pass
+            while (metrics := await scraped(gateway)).value("heliograph_spaces_unerased"):
+                pass
+            assert metrics.value("heliograph_spaces_ended_total", reason="expired") == 1
 
 
 # ---- readiness ------------------------------------------------------------------------------------------------------

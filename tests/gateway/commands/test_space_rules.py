@@ -25,6 +25,7 @@ from gateway.commands.space_link_rules import SpaceLink, read_base, read_link
 from schemas.closes import Return
 from schemas.echo.closes import RoomClose
 from schemas.echo.errors import EchoError
+from schemas.echo.frames import SUBS_MAX
 
 TOKEN = "es_" + "A" * 43
 CLAIM = "ei_" + "A" * 43
@@ -246,6 +247,20 @@ def test_who_comes_back_is_the_same_and_asks_for_what_was_missed() -> None:
     place.say({"type": "msg", "subs": "no list"})
     place.hear({"type": "msg", "seq": 9})
     assert place.query() == "uid=u1&subs=b&self=1&since=9&epoch=e1"
+
+
+def test_subspaces_that_the_room_rejects_are_not_asked_for_again() -> None:
+    place = Presence(None)
+    for subs in (["a,b"], ["a", ""], ["a", 1], ["x" * 65], [f"s{number}" for number in range(SUBS_MAX + 1)]):
+        place.say({"type": "join", "subs": subs})
+    assert place.subs == []
+    place.say({"type": "join", "subs": [f"s{number}" for number in range(SUBS_MAX)]})
+    place.say({"type": "join", "subs": ["one-more"]})
+    place.say({"type": "leave", "subs": ["s0", "a,b"]})  # rejected whole
+    assert place.subs == [f"s{number}" for number in range(SUBS_MAX)]
+    place.say({"type": "leave", "subs": ["s0"]})
+    place.say({"type": "join", "subs": ["one-more", "one-more", "s1"]})
+    assert place.subs == [*(f"s{number}" for number in range(1, SUBS_MAX)), "one-more"]
 
 
 def test_replays_count_and_what_is_lost_is_told() -> None:

@@ -188,6 +188,31 @@ async def test_more_ready_than_a_batch_holds_are_all_served_with_a_checkpoint_be
     assert batches == [BATCH_EVENTS_MAX] * 3 + [5]
 
 
+async def test_what_is_put_off_to_the_end_of_a_batch_is_called_once_all_its_owners_were(
+    pump: Pump, pair: Pair, nursery: trio.Nursery
+) -> None:
+    seen: list[int] = []
+
+    def put_off() -> None:
+        pump.at_end_of_batch(lambda: seen.append(sum(reader.calls for reader in readers)))
+
+    peers = [pair() for _ in range(3)]
+    for _, theirs in peers:
+        theirs.sendall(b"x")
+    readers = [Reader(pump, ours, put_off) for ours, _ in peers]
+    nursery.start_soon(pump.run)
+    with trio.fail_after(TEST_S_MAX):
+        while len(seen) < 3:
+            await trio.lowlevel.checkpoint()
+    assert seen == [3, 3, 3]
+
+
+def test_what_is_put_off_outside_of_a_batch_is_called_at_once(pump: Pump) -> None:
+    called: list[bool] = []
+    pump.at_end_of_batch(lambda: called.append(True))
+    assert called
+
+
 async def test_sockets_with_endless_input_do_not_starve_the_others(
     pump: Pump, pair: Pair, nursery: trio.Nursery
 ) -> None:

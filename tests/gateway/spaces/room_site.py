@@ -123,6 +123,19 @@ def upgrade(token: str, query: str = "presence=0", more: bytes = b"") -> bytes:
     ) % (token.encode(), query.encode(), more)
 
 
+async def talk_until_one_is_closed(here: Site, token: str, sender: Guest, reader: Guest) -> int:
+    """That does not read, of those in the room; the reader hears everything in order. How many messages it took."""
+    room = here.rooms.registry.find(here.space_id(token))
+    assert room is not None
+    there, sent = len(room.rules), 0
+    while len(room.rules) == there:
+        sent += 1
+        await sender.say(type="msg", data="x" * 60_000)
+        assert (await reader.hear())["seq"] == sent
+    assert sent > 17  # a MiB is allowed to wait, and the kernel takes its share
+    return sent
+
+
 UNHURRIED: dict[str, Any] = {"frames_per_s_max": 100_000, "room_frames_per_s_max": 100_000}
 """So that no client is over its rate."""
 
@@ -141,7 +154,7 @@ async def site(
                 name="pump", run=pump.run, kind=Kind.PERMANENT, stage=Stage.CORE, on_end=lambda _: pump.close()
             )
             supervisor.start(run_pump)
-            rooms = Rooms(supervisor, settings, now)
+            rooms = Rooms(supervisor, settings, now, at_end_of_turn=pump.at_end_of_batch)
             admission = SpaceAdmission(lambda token: spaces.find(token, now().wall_ms), now, settings)
             entrance = RoomEntrance(admission, rooms, supervisor, pump, settings)
             feature = entrance.feature

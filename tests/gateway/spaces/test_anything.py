@@ -88,9 +88,10 @@ HOSTILE = (
     part(more=b'; filename="' + b"x" * 5_000 + b'"') + END, part(more=b"; filename*=UTF-8''%ff%00%2f..") + END,
     b"a=b&" * 4_000, b"%" * 10_000, b"ttl_seconds=" + b"9" * 10_000,
 )  # fmt: skip
+WHICH = st.sampled_from(range(len(HOSTILE)))  # by number: Hypothesis complains of strategies that are long to print
 BODIES = st.one_of(
-    st.sampled_from(HOSTILE),
-    st.tuples(st.sampled_from(HOSTILE), st.integers(0, 300)).map(lambda cut: cut[0][: -cut[1] or None]),
+    WHICH.map(lambda which: HOSTILE[which]),
+    st.tuples(WHICH, st.integers(0, 300)).map(lambda cut: HOSTILE[cut[0]][: -cut[1] or None]),
     WRITES.map(lambda value: json.dumps(value).encode()),
     JSON.map(lambda value: json.dumps(value).encode()),
     st.binary(max_size=100).map(lambda value: bytes(pb.KvWrite(value=value, ttl_seconds=5).SerializeToString())),

@@ -145,6 +145,20 @@ async def test_the_claim_moves_the_end_and_deletes_and_nothing_else_does() -> No
         assert (await here.ask("DELETE", path, authorization=claim)).error == (404, "space_not_found")
 
 
+async def test_an_end_that_is_moved_too_often_is_429_and_says_when_to_come_back() -> None:
+    async with site() as here:
+        made = await here.make()
+        path, claim = f"/api/s/{made['token']}", f"Bearer {made['claim']}"
+        for ttl_s in range(100, 110):
+            assert (await here.ask("PATCH", path, b'{"ttl_seconds":%d}' % ttl_s, authorization=claim)).status == 200
+        answer = await here.ask("PATCH", path, b'{"ttl_seconds":99}', authorization=claim)
+        assert answer.error == (429, "rate_limited")
+        assert (answer.json["retry_after_ms"], answer.headers["retry-after"]) == (60_000, "60")
+        assert answer.headers["access-control-allow-origin"] == "*"
+        here.world.now_ms += 60_000
+        assert (await here.ask("PATCH", path, b'{"ttl_seconds":99}', authorization=claim)).status == 200
+
+
 async def test_the_claim_is_judged_before_a_byte_of_the_body() -> None:
     async with site() as here:
         made = await here.make()

@@ -67,7 +67,7 @@ def test_every_byte_goes_out_once_and_in_order_however_little_is_taken(steps: li
 
 def test_opening_does_not_count_and_what_follows_does() -> None:
     outgoing = Outgoing(b"head")
-    outgoing.add_to_opening(b"x" * 1000)
+    outgoing.add_to_opening([b"x" * 1000])
     assert not outgoing.exceeds(1, 1)
     outgoing.add(b"frame")
     assert outgoing.exceeds(1, 100)
@@ -106,3 +106,28 @@ def test_forgetting_before_anything_of_a_frame_was_written_leaves_nothing_of_it(
     outgoing.add(b"first")
     outgoing.forget_frames()
     assert not outgoing
+
+
+def test_opening_is_forgotten_between_two_of_its_frames() -> None:
+    outgoing, sock = Outgoing(b"head"), Narrow([6])
+    outgoing.add_to_opening([b"welcome", b"replay", b"another"])
+    outgoing.add(b"frame")
+    outgoing.write(sock)  # type: ignore[arg-type]
+    assert outgoing.has_opening
+    assert outgoing.unsent_bytes == len(b"lcomereplayanotherframe")
+    outgoing.forget_frames()
+    outgoing.add(b"|close")
+    sock.takes = [100]
+    outgoing.write(sock)  # type: ignore[arg-type]
+    assert sock.taken == b"headwelcome|close"
+    assert not outgoing.has_opening
+
+
+def test_opening_without_an_answer_to_an_upgrade_counts_its_frames_only() -> None:
+    outgoing = Outgoing(b"")
+    assert not outgoing
+    outgoing.add_to_opening([b"welcome"])
+    assert not outgoing.exceeds(1, 1)
+    outgoing.add(b"frame")
+    assert outgoing.exceeds(1, 100)
+    assert outgoing.unsent_bytes == len(b"welcomeframe")

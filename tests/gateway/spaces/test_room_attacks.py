@@ -175,12 +175,23 @@ async def test_hundreds_of_sockets_over_the_limit_are_closed_with_4420_and_the_r
     [
         masked(1, b'{"type":"msg","data":"flood"}'),
         masked(1, b'{"type":"msg","data":"flood","id":"i"}'),
+        masked(1, b'{"type":"who"}'),
+        masked(1, b'{"type":"who","id":"i"}'),
         masked(1, b""),
         masked(2, b"flood"),
         masked(1, b"", fin=False) + masked(0, b""),
         masked(10, b"x" * 125),
     ],
-    ids=["messages", "messages with an id", "empty frames", "binary frames", "fragments", "pongs"],
+    ids=[
+        "messages",
+        "messages with an id",
+        "whos",
+        "whos with an id",
+        "empty frames",
+        "binary frames",
+        "fragments",
+        "pongs",
+    ],
 )
 async def test_flood_is_closed_with_4429_or_4400_while_the_others_hear_each_other_in_order(frames: bytes) -> None:
     async with site(flood_s=0.3, pause_s=0.05, socket_close_s_max=0.5) as here, here.by_hand() as client:
@@ -201,6 +212,30 @@ async def test_flood_is_closed_with_4429_or_4400_while_the_others_hear_each_othe
             assert RATE_LIMITED in said or BAD_FRAME in said
             await talk(b, a)
             await until(lambda: here.entrance.sockets == 2)
+
+
+@pytest.mark.parametrize("protocol", [JSON, PROTOBUF])
+async def test_hundred_whos_in_one_packet_are_answered_ten_times_and_the_others_go_on(protocol: str) -> None:
+    question = b'{"type":"who"}' if protocol == JSON else Frame(type="who").SerializeToString()
+    packet = masked(1 if protocol == JSON else 2, question) * 100
+    async with site() as here, contextlib.AsyncExitStack() as stack:
+        token = here.open_space()
+        async with two_guests(here, token) as (a, b):
+            subs = ",".join(f"{number:02}".ljust(64, "x") for number in range(32))
+            for number in range(20):
+                member = await stack.enter_async_context(here.by_hand())
+                await member.send(upgrade(token, f"uid=member-{number}&presence=0&subs={subs}"))
+            await until(lambda: here.entrance.sockets == 22)
+            client = await stack.enter_async_context(here.by_hand())
+            await attacker(here, client, token, protocol)
+            before = here.rooms.counts.frames_refused["rate_limited"]
+            await client.send(packet)
+            await talk(a, b, 40)
+            await until(lambda: here.rooms.counts.frames_refused["rate_limited"] == before + 90)
+            await client.send(masked(8, (1000).to_bytes(2)))
+            said = await client.rest()
+            assert said.count(b"member-19") == 10
+            assert said.count(b"rate_limited") == 90
 
 
 async def rest_or_reset(client: Client) -> bytes:

@@ -1,10 +1,12 @@
 """What is refused before the upgrade, in the words of echo spaces."""
 
+import gc
 import ipaddress
 from typing import Any
 
 import pytest
 
+from gateway.net.http1.connection import Connection
 from gateway.net.http1.settings import DoorSettings
 from schemas.echo.names import ROOM_TOKEN, credential
 from tests.gateway.net.http1.site import Response
@@ -198,3 +200,10 @@ async def test_socket_over_the_limit_of_all_rooms_or_of_an_address_is_503(limit:
         await here.empty()
         async with here.guest(here.open_space()) as guest:
             assert (await guest.hear())["type"] == "welcome"
+
+
+async def test_socket_in_a_room_does_not_keep_the_request_that_it_began_with() -> None:
+    async with site() as here, here.guest(here.open_space()) as guest:
+        await guest.hear()
+        gc.collect()
+        assert [one for one in gc.get_objects() if type(one) is Connection] == []

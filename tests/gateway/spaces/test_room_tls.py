@@ -13,7 +13,7 @@ from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import until
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
 from tests.gateway.net.websocket.test_frame_reader import masked
-from tests.gateway.spaces.room_site import JSON, PROTOBUF, UNHURRIED, site
+from tests.gateway.spaces.room_site import JSON, PROTOBUF, UNHURRIED, site, talk_until_one_is_closed
 from tests.gateway.spaces.tls_peer import tls_client, tls_peer, until_over, until_said
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
@@ -192,14 +192,7 @@ async def test_stalled_reader_over_tls_is_closed_with_4413_and_freed_while_the_o
         ):
             await sender.hear()
             await reader.hear()
-            room = here.rooms.registry.find(here.space_id(token))
-            assert room is not None
-            sent = 0
-            while len(room.rules) == 3:
-                sent += 1
-                await sender.say(type="msg", data="x" * 60_000)
-                assert (await reader.hear())["seq"] == sent
-            assert sent > 17
+            await talk_until_one_is_closed(here, token, sender, reader)
             # Its connection to the room and the one below are given up, though it has not read and not hung up.
             await until(lambda: here.entrance.sockets == 2)
             await until(lambda: relays() == 2)

@@ -11,7 +11,7 @@ import trio
 from schemas.echo.frames import Encoding
 from tests.gateway.net.http1.site import Client, until
 from tests.gateway.net.websocket.test_frame_reader import masked
-from tests.gateway.spaces.room_site import JSON, PROTOBUF, UNHURRIED, Guest, site, upgrade
+from tests.gateway.spaces.room_site import JSON, PROTOBUF, UNHURRIED, Guest, site, talk_until_one_is_closed, upgrade
 
 
 async def upgraded(client: Client, token: str, query: str = "presence=0", more: bytes = b"") -> None:
@@ -114,14 +114,7 @@ async def test_stalled_reader_is_closed_with_4413_while_the_others_go_on() -> No
             await upgraded(stalled, token)
             await sender.hear()
             await reader.hear()
-            room = here.rooms.registry.find(here.space_id(token))
-            assert room is not None
-            sent = 0
-            while len(room.rules) == 3:
-                sent += 1
-                await sender.say(type="msg", data="x" * 60_000)
-                assert (await reader.hear())["seq"] == sent
-            assert sent > 17  # a MiB is allowed to wait, and the kernel takes its share
+            sent = await talk_until_one_is_closed(here, token, sender, reader)
             await sender.say(type="msg", data="after")
             assert (await reader.hear())["data"] == "after"
             rest = bytes(stalled.buffer) + await stalled.rest()
@@ -286,10 +279,23 @@ async def test_fragments_that_are_too_large_together_are_closed_with_1009() -> N
 
 
 async def test_ping_is_answered_and_counts_as_heard() -> None:
-    async with site() as here, here.guest(here.open_space()) as guest:
-        await guest.hear()
-        pong = await guest.connection.ping(b"there?")
-        await pong.wait()
+    async with site(silence_s_max=1.0) as here:
+        token = here.open_space()
+        async with here.guest(token) as pinging, here.guest(token) as silent, trio.open_nursery() as nursery:
+            await pinging.hear()  # it is in first, and so would have to go first
+            await silent.hear()
+            closes: list[tuple[int | None, str | None]] = []
+
+            async def wait_for_close() -> None:
+                closes.append(await silent.closed())
+
+            nursery.start_soon(wait_for_close)
+            while not closes:
+                pong = await pinging.connection.ping()
+                await pong.wait()
+                await trio.sleep(0.05)  # or it would be over its rate
+            assert closes == [(4408, "timeout")]
+            await (await pinging.connection.ping()).wait()
 
 
 async def test_client_that_closes_is_answered_and_leaves_at_once() -> None:

@@ -10,7 +10,7 @@ import { WS_KID } from "./seal.js";
 import { Values } from "./values.js";
 import { Vault } from "./vault.js";
 
-const REFRESH_MS = 10_000; // of values and files, which nobody tells us of
+const REFRESH_MS = 10_000; // of values, files and the end, which nobody tells us of
 const AROUND_BYTES = 512; // of a frame, for all but what it says; a larger frame would cost us the connection
 const { space } = document.documentElement.dataset;
 const stored = (name) => `echo.${name}.${space}`;
@@ -80,7 +80,7 @@ function showEnd() {
 
 async function refresh() {
   if (document.hidden || room.state !== Link.OPEN) return;
-  await attempt(() => Promise.all([values.refresh(), files.refresh()]));
+  await attempt(() => Promise.all([values.refresh(), files.refresh(), refreshEnd()]));
 }
 
 // ---- messages --------------------------------------------------------------------------------------------------------
@@ -162,6 +162,11 @@ function setEnd(expiresAt) {
   endsAt = Date.parse(expiresAt);
   byId("ends").textContent = new Date(endsAt).toLocaleString();
   showCountdown();
+}
+
+/** Its creator may have moved it. */
+async function refreshEnd() {
+  setEnd((await ask(addressOf())).expires_at);
 }
 
 function showCountdown() {

@@ -1,0 +1,1 @@
+"""The benchmark of rooms and values of echo spaces: `python -m bench.rooms`."""
