@@ -22,9 +22,10 @@ _NOSNIFF = {b"x-content-type-options": b"nosniff"}
 
 
 class Assets:
-    def __init__(self, at: str, folder: Path) -> None:
-        """`at` is the path under which they are served."""
-        paths = [path for place in (_OF_ALL_PAGES, folder) for path in place.iterdir() if path.suffix in _TYPES]
+    def __init__(self, at: str, folder: Path, *more: Path) -> None:
+        """`at` is the path under which they are served, `more` are single files that lie elsewhere."""
+        of_folders = [path for place in (_OF_ALL_PAGES, folder) for path in place.iterdir()]
+        paths = [path for path in (*of_folders, *more) if path.suffix in _TYPES]
         self._contents = {path.name: path.read_bytes() for path in paths}
         self._tags = {name: hashlib.sha256(content).hexdigest()[:32] for name, content in self._contents.items()}
         self.routes: Routes = {f"{at}/{{}}": (ANY, self._serve)}

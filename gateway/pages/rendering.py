@@ -45,7 +45,7 @@ class Page:
 
 class Renderer:
     def __init__(self, templates: Path, assets: str) -> None:
-        """`templates` is a feature's folder, used before the one of all pages; `assets` is where its assets are served."""
+        """`templates` is a feature's folder, used before that of all pages; `assets` is where its assets are served."""
         quart = QuartTrio(__name__)
         quart.jinja_options = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
         quart.jinja_env.loader = FileSystemLoader([templates, _TEMPLATES])

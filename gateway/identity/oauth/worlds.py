@@ -1,0 +1,97 @@
+"""What the authorization server stands on: those who have members and grants, and passkeys. Joined at the root.
+
+A world is a space with IAM, or a tenant's people. Which one a credential is of, its realm says: `space:<id>` or
+`fleet:<tenant>`. Each world keeps its grants itself, as hashes; tokens pass through here and are kept nowhere.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from gateway.identity.oauth.oauth_errors import OAuthError
+
+FLEET = "fleet:"
+SPACE = "space:"
+
+
+@dataclass(frozen=True, slots=True)
+class SignedInMember:
+    """Whose credential it is."""
+
+    realm: str
+    member_id: str
+    label: str
+    credential_id: bytes
+    user_handle: bytes
+    public_key: bytes
+    sign_count: int
+    scopes: frozenset[str]
+
+    @property
+    def is_of_fleet(self) -> bool:
+        return self.realm.startswith(FLEET)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAnswer:
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(repr=False)
+    expires_in_s: int
+    scopes: frozenset[str]
+    realm: str
+    grant_id: str
+
+
+class Worlds(Protocol):
+    def find(self, credential_id: bytes) -> SignedInMember | None:
+        """Whose passkey it is, in any world."""
+        ...
+
+    async def issue(
+        self, member: SignedInMember, scopes: frozenset[str], client_id: str | None, resource: str
+    ) -> TokenAnswer | None:
+        """A new grant. None when the member is gone, or no longer has these scopes."""
+        ...
+
+    async def refresh(self, refresh_token: str, scopes: frozenset[str] | None) -> TokenAnswer | OAuthError:
+        """The next pair: `invalid_grant`, or `invalid_scope` when these are more than were granted."""
+        ...
+
+    async def revoke(self, token: str) -> None:
+        """End the grant of this access or refresh token, if it has one."""
+        ...
+
+    async def end_grant(self, realm: str, grant_id: str) -> None: ...
+
+
+# ---- passkeys --------------------------------------------------------------------------------------------------------
+
+
+class SignInFault(Enum):
+    REFUSED = "refused"
+    """The ceremony is none of this browser, has ended or was used, or the passkey did not prove what it should."""
+    CREDENTIAL_UNKNOWN = "credential_unknown"
+    """No world has it: the browser may forget it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunSignIn:
+    ceremony: str
+    public_key: Mapping[str, Any]
+    """For `navigator.credentials.get`, in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    member: SignedInMember
+    context: object
+    """What the ceremony was begun with."""
+
+
+class PasskeySignIn(Protocol):
+    """Ceremonies for any member of a space or a fleet. Each belongs to one browser, and is good once."""
+
+    def begin(self, browser: str, address: str, context: object) -> BegunSignIn: ...
+
+    async def finish(self, ceremony: str, browser: str, credential: Mapping[str, Any]) -> SignIn | SignInFault: ...
