@@ -103,8 +103,8 @@ class TokenRoutes:
             return fault
         resource = self._resources().base + consent.resource
         given = await self._worlds.issue(consent.member, consent.scopes, consent.client_id, resource)
-        if given is None:
-            return OAuthError.INVALID_GRANT
+        if isinstance(given, OAuthError):
+            return given
         redeemed.grant = given.realm, given.grant_id
         if redeemed.is_reused:  # meanwhile: whoever that was found no grant to end
             await self._worlds.end_grant(*redeemed.grant)
@@ -112,15 +112,17 @@ class TokenRoutes:
         return given
 
     async def _revoke(self, exchange: Exchange) -> None:
-        """RFC 7009: whether the token was known is not told."""
+        """RFC 7009: whether the token was known is not told. What could not be ended is."""
         parameters = read_parameters(await exchange.body(FORM_BYTES_MAX))
         if parameters is None or parameters.repeated:
             await refuse(exchange, OAuthError.INVALID_REQUEST)
             return
         token = parameters.get("token")
-        if token is not None:
-            await self._worlds.revoke(token)
-        await answer(exchange, {})
+        fault = None if token is None else await self._worlds.revoke(token)
+        if fault is not None:
+            await refuse(exchange, fault)
+        else:
+            await answer(exchange, {})
 
     # ---- registration -----------------------------------------------------------------------------------------------
 

@@ -44,25 +44,31 @@ class TokenAnswer:
 
 
 class Worlds(Protocol):
+    """What cannot be written at present is `server_error`, and has not happened."""
+
     def find(self, credential_id: bytes) -> SignedInMember | None:
         """Whose passkey it is, in any world."""
         ...
 
+    async def use_passkey(self, member: SignedInMember, sign_count: int) -> OAuthError | None:
+        """It has signed, with this count, which is kept for the next time."""
+        ...
+
     async def issue(
         self, member: SignedInMember, scopes: frozenset[str], client_id: str | None, resource: str
-    ) -> TokenAnswer | None:
-        """A new grant. None when the member is gone, or no longer has these scopes."""
+    ) -> TokenAnswer | OAuthError:
+        """A new grant: `invalid_grant` when the member is gone, or no longer has these scopes."""
         ...
 
     async def refresh(self, refresh_token: str, scopes: frozenset[str] | None) -> TokenAnswer | OAuthError:
         """The next pair: `invalid_grant`, or `invalid_scope` when these are more than were granted."""
         ...
 
-    async def revoke(self, token: str) -> None:
-        """End the grant of this access or refresh token, if it has one."""
+    async def revoke(self, token: str) -> OAuthError | None:
+        """End the grant of this access or refresh token. One that has none is no fault."""
         ...
 
-    async def end_grant(self, realm: str, grant_id: str) -> None: ...
+    async def end_grant(self, realm: str, grant_id: str) -> OAuthError | None: ...
 
 
 # ---- passkeys --------------------------------------------------------------------------------------------------------
@@ -90,7 +96,10 @@ class SignIn:
 
 
 class PasskeySignIn(Protocol):
-    """Ceremonies for any member of a space or a fleet. Each belongs to one browser, and is good once."""
+    """Ceremonies for any member of a space or a fleet. Each belongs to one browser, and is good once.
+
+    What `finish` finds in order has been told to `Worlds.use_passkey`.
+    """
 
     def begin(self, browser: str, address: str, context: object) -> BegunSignIn: ...
 

@@ -61,19 +61,28 @@ class FakeWorlds:
     revoked: list[str] = field(default_factory=list)
     slow: trio.Event | None = None
     """`issue` waits for it."""
+    fault: OAuthError | None = None
+    """What is said instead of writing."""
     numbers: Any = field(default_factory=itertools.count)
 
     def find(self, credential_id: bytes) -> SignedInMember | None:
         return self.members.get(credential_id)
 
+    async def use_passkey(self, member: SignedInMember, sign_count: int) -> OAuthError | None:
+        await trio.lowlevel.checkpoint()
+        self.members[member.credential_id] = replace(member, sign_count=sign_count)
+        return self.fault
+
     async def issue(
         self, member: SignedInMember, scopes: frozenset[str], client_id: str | None, resource: str
-    ) -> TokenAnswer | None:
+    ) -> TokenAnswer | OAuthError:
         await trio.lowlevel.checkpoint()
         if self.slow is not None:
             await self.slow.wait()
+        if self.fault is not None:
+            return self.fault
         if member.credential_id not in self.members:
-            return None
+            return OAuthError.INVALID_GRANT
         self.issued.append((member, scopes, client_id, resource))
         return self._pair(member.realm, f"grant-{len(self.issued)}", scopes)
 
@@ -97,16 +106,20 @@ class FakeWorlds:
         self.used[refresh_token] = self.live.pop(refresh_token)
         return self._pair("space:01j", grant_id, scopes or granted)
 
-    async def revoke(self, token: str) -> None:
+    async def revoke(self, token: str) -> OAuthError | None:
         await trio.lowlevel.checkpoint()
+        if self.fault is not None:
+            return self.fault
         self.revoked.append(token)
         if token in self.live:
             await self.end_grant("space:01j", self.live[token])
+        return None
 
-    async def end_grant(self, realm: str, grant_id: str) -> None:
+    async def end_grant(self, realm: str, grant_id: str) -> OAuthError | None:
         await trio.lowlevel.checkpoint()
         self.ended.append((realm, grant_id))
         self.live = {token: grant for token, grant in self.live.items() if grant != grant_id}
+        return None
 
 
 class FakePasskeys:

@@ -8,6 +8,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.identity.oauth.oauth_errors import OAuthError
 from tests.gateway.identity.oauth.site import ADA, ASKED, BASE, PLENTY, REDIRECT, OAuthSite
 
 CORS = {"access-control-allow-origin": "*", "access-control-expose-headers": "ETag, Retry-After, WWW-Authenticate"}
@@ -95,6 +96,17 @@ async def test_revocation_says_200_whatever_the_token_is() -> None:
     assert here.worlds.live == {}
     form = {"grant_type": "refresh_token", "refresh_token": given_["refresh_token"]}
     assert (await here.form("/oauth/token", form)).error == (400, "invalid_grant")
+
+
+async def test_what_cannot_be_written_is_said_and_can_be_tried_again() -> None:
+    here = OAuthSite()
+    tokens, code = (await here.exchange(await here.code())).json, await here.code()
+    here.worlds.fault = OAuthError.SERVER_ERROR
+    assert (await here.exchange(code)).error == (503, "server_error")
+    revoke = {"token": tokens["refresh_token"]}
+    assert (await here.form("/oauth/revoke", revoke)).error == (503, "server_error")
+    here.worlds.fault = None
+    assert (await here.form("/oauth/revoke", revoke)).status == 200
 
 
 async def test_a_repeated_parameter_is_no_revocation() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import gateway.identity.oauth
 import gateway.pages
 import gateway.spaces.pages
 from tests.gateway.spaces.site import site
@@ -15,6 +16,7 @@ from tests.gateway.spaces.site import site
 ROOT = Path(__file__).parents[4]
 FOLDER = Path(gateway.spaces.pages.__file__).parent
 OF_ALL_PAGES = Path(gateway.pages.__file__).parent
+OF_SIGN_IN = Path(gateway.identity.oauth.__file__).parent
 FILES = {path.name: path for folder in (FOLDER, OF_ALL_PAGES) for path in (folder / "static").iterdir()}
 NAMES = sorted(FILES)
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
@@ -74,6 +76,7 @@ def test_the_wheel_has_all_of_them(tmp_path: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    folders = [folder / part for folder in (FOLDER, OF_ALL_PAGES) for part in ("static", "templates")]
+    packages = (FOLDER, OF_ALL_PAGES, OF_SIGN_IN)
+    folders = [folder / part for folder in packages for part in ("static", "templates")]
     files = {path for folder in folders for path in folder.iterdir()}
     assert {str(path.relative_to(ROOT)) for path in files} <= names
