@@ -2,6 +2,8 @@
 
 from collections.abc import Awaitable, Callable
 
+import structlog
+
 from actors.node.moment import Moment
 from gateway.identity.oauth.answers import REGISTER, REVOKE, TOKEN, answer, refuse
 from gateway.identity.oauth.code_rules import Codes, Redemption, Reused
@@ -17,6 +19,8 @@ from gateway.net.echo_answers import media_type
 from gateway.net.exchange import Exchange
 from gateway.net.rates import Rate, address_of
 from gateway.net.router import ANY, Handler, Routes
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 FORM_TYPE, JSON_TYPE = "application/x-www-form-urlencoded", "application/json"
 FORM_BYTES_MAX = 16 * 1024  # more is 413
@@ -94,7 +98,7 @@ class TokenRoutes:
     async def _redeem(self, asked: CodeExchange) -> TokenAnswer | OAuthError:
         redeemed = self._codes.redeem(asked.code, self._now().mono_s)
         if isinstance(redeemed, Reused) and redeemed.grant is not None:
-            await self._worlds.end_grant(*redeemed.grant)
+            await self._end_reused(redeemed.grant)
         if not isinstance(redeemed, Redemption):
             return OAuthError.INVALID_GRANT
         consent = redeemed.consent
@@ -107,9 +111,15 @@ class TokenRoutes:
             return given
         redeemed.grant = given.realm, given.grant_id
         if redeemed.is_reused:  # meanwhile: whoever that was found no grant to end
-            await self._worlds.end_grant(*redeemed.grant)
+            await self._end_reused(redeemed.grant)
             return OAuthError.INVALID_GRANT
+        log.info("oauth_granted", realm=given.realm, member_id=consent.member.member_id, grant_id=given.grant_id)
         return given
+
+    async def _end_reused(self, grant: tuple[str, str]) -> None:
+        realm, grant_id = grant
+        log.warning("oauth_code_reused", realm=realm, grant_id=grant_id)
+        await self._worlds.end_grant(realm, grant_id)
 
     async def _revoke(self, exchange: Exchange) -> None:
         """RFC 7009: whether the token was known is not told. What could not be ended is."""

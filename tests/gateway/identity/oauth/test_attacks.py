@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 import structlog
+import structlog.testing
 import trio
 import trio.testing
 
@@ -22,8 +23,11 @@ async def test_a_code_that_is_used_again_ends_what_it_gave() -> None:
     here = OAuthSite()
     code = await here.code()
     tokens = (await here.exchange(code)).json
-    assert (await here.exchange(code)).error == (400, "invalid_grant")
+    with structlog.testing.capture_logs() as logged:
+        assert (await here.exchange(code)).error == (400, "invalid_grant")
     assert here.worlds.ended == [("space:01j", "grant-1")]
+    warning = {"event": "oauth_code_reused", "realm": "space:01j", "grant_id": "grant-1", "log_level": "warning"}
+    assert warning in logged
     form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
     assert (await here.form("/oauth/token", form)).error == (400, "invalid_grant")
 

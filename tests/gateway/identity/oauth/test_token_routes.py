@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+import structlog.testing
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,8 +17,12 @@ CORS = {"access-control-allow-origin": "*", "access-control-expose-headers": "ET
 
 async def test_a_code_becomes_tokens() -> None:
     here = OAuthSite()
-    answer = await here.exchange(await here.code())
+    code = await here.code()
+    with structlog.testing.capture_logs() as logged:
+        answer = await here.exchange(code)
     assert answer.status == 200
+    named = {"realm": "space:01j", "member_id": "m-ada", "grant_id": "grant-1"}
+    assert logged == [{"event": "oauth_granted", **named, "log_level": "info"}]
     assert list(answer.json) == ["access_token", "token_type", "expires_in", "refresh_token", "scope"]
     assert (answer.json["token_type"], answer.json["expires_in"], answer.json["scope"]) == ("Bearer", 3600, "kv_read")
     assert answer.headers["cache-control"] == "no-store"
