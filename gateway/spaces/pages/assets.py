@@ -1,4 +1,5 @@
-"""`/assets/…`: what pages load, from the folder `static` of this package. The same for everybody, so nobody is asked.
+"""`/assets/…`: what pages load, from the folder `static` of this package, and the module for passkeys. The same for
+everybody, so nobody is asked.
 
 Read once, at the start; a browser asks each time whether it has changed (`ETag`), so that modules of two releases never
 meet in one page.
@@ -7,6 +8,7 @@ meet in one page.
 import hashlib
 from pathlib import Path
 
+from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.net.exchange import Exchange
 from gateway.net.router import ANY, Routes
 from gateway.spaces.answers import refuse, refuse_method
@@ -23,7 +25,8 @@ _NOSNIFF = {b"x-content-type-options": b"nosniff"}
 
 class Assets:
     def __init__(self) -> None:
-        self._contents = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.suffix in _TYPES}
+        paths = (*_FOLDER.iterdir(), PASSKEY_SCRIPT)
+        self._contents = {path.name: path.read_bytes() for path in paths if path.suffix in _TYPES}
         self._tags = {name: hashlib.sha256(content).hexdigest()[:32] for name, content in self._contents.items()}
         self.routes: Routes = {"/assets/{}": (ANY, self._serve)}
 

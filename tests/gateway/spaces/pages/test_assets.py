@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 import gateway.spaces.pages
+from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from tests.gateway.spaces.site import site
 
 ROOT = Path(__file__).parents[4]
 FOLDER = Path(gateway.spaces.pages.__file__).parent
-NAMES = sorted(path.name for path in (FOLDER / "static").iterdir())
+ASSETS = {path.name: path for path in [*(FOLDER / "static").iterdir(), PASSKEY_SCRIPT]}
+NAMES = sorted(ASSETS)
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 
 
@@ -21,7 +23,7 @@ TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf
 async def test_every_asset_is_served_with_its_type_and_asked_for_again_only_when_it_changes(name: str) -> None:
     async with site() as here:
         answer = await here.ask("GET", f"/assets/{name}")
-        content = (FOLDER / "static" / name).read_bytes()
+        content = ASSETS[name].read_bytes()
         assert (answer.status, answer.body) == (200, content)
         assert answer.headers == {
             "content-type": TYPES[Path(name).suffix],
@@ -48,7 +50,7 @@ async def test_nothing_but_assets_is_there() -> None:
 def test_whatever_pages_and_modules_load_is_an_asset_of_ours() -> None:
     templates = "".join(path.read_text() for path in (FOLDER / "templates").iterdir())
     assert set(re.findall(r'"/assets/([^"]+)"', templates)) <= set(NAMES)
-    for path in (FOLDER / "static").glob("*.js"):
+    for path in (path for path in ASSETS.values() if path.suffix == ".js"):
         text = path.read_text()
         imported = re.findall(r'from "([^"]+)"', text)
         assert {f"./{name}" for name in NAMES} >= set(imported)
@@ -59,8 +61,8 @@ def test_whatever_pages_and_modules_load_is_an_asset_of_ours() -> None:
 
 
 def test_the_modules_for_others_stand_alone() -> None:
-    for name in ("room.js", "seal.js"):
-        text = (FOLDER / "static" / name).read_text()
+    for name in ("room.js", "seal.js", "passkey.js"):
+        text = ASSETS[name].read_text()
         assert not re.search(r"^import ", text, re.MULTILINE)
         assert "document" not in re.sub(r"/\*.*?\*/|//.*", "", text, flags=re.DOTALL).replace("documented", "")
 
@@ -70,5 +72,5 @@ def test_the_wheel_has_all_of_them(tmp_path: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    files = {path for part in ("static", "templates") for path in (FOLDER / part).iterdir()}
+    files = {*ASSETS.values(), *(FOLDER / "templates").iterdir()}
     assert {str(path.relative_to(ROOT)) for path in files} <= names
