@@ -30,7 +30,7 @@ def item_end(data: bytes, start: int = 0) -> int | None:
             if at > len(data):
                 return None
         elif major in (_ARRAY, _MAP):
-            if len(open_) > DEPTH_MAX or value > ITEMS_MAX:
+            if len(open_) > DEPTH_MAX:
                 return None
             open_.append((major == _MAP, value * 2 if major == _MAP else value))
         elif major == _TAG or (major == _SIMPLE and value not in (_FALSE, _TRUE, _NULL)):

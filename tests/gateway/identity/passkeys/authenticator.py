@@ -37,6 +37,7 @@ class Answer:
     flags: int = UP | UV
     sign_count: int | None = None
     user_handle: bytes | None = None
+    credential_id: bytes | None = None  # of a new one
     public_key: Mapping[int, object] | None = None
     public_key_bytes: bytes | None = None
     fmt: str = "none"
@@ -68,7 +69,8 @@ class SoftwareAuthenticator:
     def register(self, options: Mapping[str, Any], answer: Answer = HONEST) -> dict[str, Any]:
         """`options` is `publicKey` of the gateway's answer. The passkey is kept."""
         user_handle = from_base64url(options["user"]["id"])
-        passkey = Passkey(secrets.token_bytes(32), options["rp"]["id"], user_handle, new_key(self._algorithm))
+        credential_id = answer.credential_id or secrets.token_bytes(32)
+        passkey = Passkey(credential_id, options["rp"]["id"], user_handle, new_key(self._algorithm))
         self.passkeys.append(passkey)
         client_data = self._client_data("webauthn.create", options, answer)
         public_key = cose_key(passkey.key) if answer.public_key is None else dict(answer.public_key)

@@ -59,6 +59,11 @@ def logged_in(
     return response if isinstance(response, PasskeyFault) else authenticate(party, ceremony, response, known)
 
 
+def outcome_of_registration(answer: Answer, algorithm: int = ES256, origin: str = BASE) -> NewCredential | PasskeyFault:
+    ceremony, options = begin_registration()
+    return register(PARTY, ceremony, SoftwareAuthenticator(origin, algorithm).register(options, answer))
+
+
 class Member:
     """Somebody with one passkey."""
 

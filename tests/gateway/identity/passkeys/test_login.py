@@ -124,6 +124,13 @@ def test_missing_user_handle_is_refused(ada: Member) -> None:
     assert ada.altered("userHandle", 5) is PasskeyFault.MALFORMED
 
 
+def test_part_with_bits_left_over_is_malformed_although_it_decodes_to_the_same(ada: Member) -> None:
+    spelling = base64url(ada.known.user_handle)
+    twin = spelling[:-1] + chr(ord(spelling[-1]) + 1)
+    assert from_base64url(twin) == ada.known.user_handle
+    assert ada.altered("userHandle", twin) is PasskeyFault.MALFORMED
+
+
 def test_every_flipped_bit_of_a_signature_is_noticed() -> None:
     for algorithm in (ES256, EDDSA):
         ada = Member(algorithm)
