@@ -10,6 +10,7 @@ from actors.space.spaces import EchoSpaces
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
+from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.main.feature import Feature
 from gateway.net.exchange import Exchange
 from gateway.net.router import Handler, Route
@@ -44,7 +45,7 @@ def spaces_feature(
     pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms)
     routes: dict[str, Route] = {
         **pages.routes,
-        **Assets(ASSETS, STATIC).routes,
+        **Assets(ASSETS, STATIC, PASSKEY_SCRIPT).routes,
         **Creation(spaces, admission, documents, settings, base, pages.refuse).routes,
         **SpaceRoutes(spaces, admission, kv, documents, settings, more).routes,
         **TextRoutes(admission, documents).routes,

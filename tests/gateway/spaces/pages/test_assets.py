@@ -11,13 +11,15 @@ import pytest
 import gateway.identity.oauth
 import gateway.pages
 import gateway.spaces.pages
+from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from tests.gateway.spaces.site import site
 
 ROOT = Path(__file__).parents[4]
 FOLDER = Path(gateway.spaces.pages.__file__).parent
 OF_ALL_PAGES = Path(gateway.pages.__file__).parent
 OF_SIGN_IN = Path(gateway.identity.oauth.__file__).parent
-FILES = {path.name: path for folder in (FOLDER, OF_ALL_PAGES) for path in (folder / "static").iterdir()}
+FOLDERS = [folder / "static" for folder in (FOLDER, OF_ALL_PAGES)]
+FILES = {path.name: path for path in (*(path for folder in FOLDERS for path in folder.iterdir()), PASSKEY_SCRIPT)}
 NAMES = sorted(FILES)
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
 
@@ -54,7 +56,7 @@ def test_whatever_pages_and_modules_load_is_an_asset_of_ours() -> None:
     paths = [path for folder in (FOLDER, OF_ALL_PAGES) for path in (folder / "templates").iterdir()]
     templates = "".join(path.read_text() for path in paths)
     assert set(re.findall(r'"(?:/assets|{{ assets }})/([^"]+)"', templates)) <= set(NAMES)
-    for path in (FOLDER / "static").glob("*.js"):
+    for path in (path for path in FILES.values() if path.suffix == ".js"):
         text = path.read_text()
         imported = re.findall(r'from "([^"]+)"', text)
         assert {f"./{name}" for name in NAMES} >= set(imported)
@@ -78,5 +80,5 @@ def test_the_wheel_has_all_of_them(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     packages = (FOLDER, OF_ALL_PAGES, OF_SIGN_IN)
     folders = [folder / part for folder in packages for part in ("static", "templates")]
-    files = {path for folder in folders for path in folder.iterdir()}
+    files = {PASSKEY_SCRIPT, *(path for folder in folders for path in folder.iterdir())}
     assert {str(path.relative_to(ROOT)) for path in files} <= names
