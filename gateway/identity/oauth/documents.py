@@ -18,11 +18,17 @@ SERVER_DOCUMENT = "/.well-known/oauth-authorization-server/oauth"  # RFC 8414 §
 _HEADERS: Mapping[bytes, bytes] = {**CORS, b"cache-control": b"public, max-age=300"}
 
 
+def resource_base(base: str, host: str | None, scheme: str) -> str:
+    """Of a request with this `Host`: on this very machine a resource has that name, as its client knows it.
+
+    A challenge names the document under it too: a client compares what it finds with the address that it called.
+    """
+    return f"{scheme}://{host}" if is_loopback_host(host) else base
+
+
 def resource_document(base: str, host: str | None, scheme: str, path: str = MCP) -> dict[str, Any]:
-    """Of a request with this `Host`: on this very machine the resource has that name, as its client knows it."""
-    here = f"{scheme}://{host}" if is_loopback_host(host) else base
     return {
-        "resource": here + path,
+        "resource": resource_base(base, host, scheme) + path,
         "resource_name": "Heliograph",
         "authorization_servers": [base + ISSUER_PATH],
         "scopes_supported": list(SCOPES_SUPPORTED if path == MCP else FLEET_SCOPES),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlencode
 
 import trio
 
@@ -17,7 +17,7 @@ from gateway.identity.oauth.feature import oauth_feature
 from gateway.identity.oauth.oauth_errors import OAuthError
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.oauth.worlds import BegunSignIn, SignedInMember, SignIn, SignInFault, TokenAnswer
-from gateway.net.router import Router
+from gateway.net.router import Router, Routes
 from schemas.echo.names import IAM_ACCESS, IAM_REFRESH, credential
 from schemas.ulids import Mint
 from tests.gateway.markup import Markup
@@ -184,7 +184,7 @@ class ConsentPage:
 
 
 class OAuthSite:
-    def __init__(self, settings: OAuthSettings = PLENTY, base: str = BASE) -> None:
+    def __init__(self, settings: OAuthSettings = PLENTY, base: str = BASE, more: Routes | None = None) -> None:
         self.worlds = FakeWorlds()
         self.passkeys = FakePasskeys(self.worlds)
         self.now_s = 1_000.0
@@ -194,8 +194,7 @@ class OAuthSite:
         feature = oauth_feature(
             self.worlds, self.passkeys, settings, lambda: self.base, lambda: LOCAL, KEY, script, self._now
         )
-        self.routes = feature.routes
-        self._app = Router(lambda: mint.mint(0), feature.routes, form_of=feature.refusal_form)
+        self.app = Router(lambda: mint.mint(0), feature.routes, more or {}, form_of=feature.refusal_form)
 
     def _now(self) -> Moment:
         return Moment(self.now_s, int(self.now_s * 1000))
@@ -226,7 +225,7 @@ class OAuthSite:
             "headers": [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in headers.items()],
             "client": (client, 1),
         }
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
         start, *bodies = sent
         fields = {name.decode(): value.decode() for name, value in start["headers"]}
         return Answer(start["status"], fields, b"".join(part.get("body", b"") for part in bodies))
@@ -279,7 +278,3 @@ class OAuthSite:
     async def register(self, client: str = "192.0.2.1", /, **metadata: Any) -> Answer:
         body = json.dumps({"redirect_uris": [REDIRECT], "client_name": "Inspector", **metadata}).encode()
         return await self.ask("POST", "/oauth/register", body, client, content_type="application/json")
-
-
-def host_of(url: str) -> str | None:
-    return urlsplit(url).hostname
