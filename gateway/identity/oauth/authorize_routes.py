@@ -185,7 +185,13 @@ class AuthorizeRoutes:
         terms: Terms,
     ) -> None:
         consent = Consent(
-            member, scopes, request.client_id, request.redirect.text, request.code_challenge, request.resource
+            member=member,
+            scopes=scopes,
+            client_id=request.client_id,
+            client_name=request.client_name,
+            redirect_uri=request.redirect.text,
+            code_challenge=request.code_challenge,
+            resource=request.resource,
         )
         code = self._codes.mint(consent, self._now().mono_s)
         await answer(exchange, {"redirect": answered(request, terms.issuer, code).url})

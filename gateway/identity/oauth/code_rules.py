@@ -20,6 +20,7 @@ class Consent:
     member: SignedInMember
     scopes: frozenset[str]
     client_id: str | None
+    client_name: str
     redirect_uri: str
     code_challenge: str
     resource: str

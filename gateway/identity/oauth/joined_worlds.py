@@ -18,9 +18,9 @@ class JoinedWorlds:
         return await self._of(member.realm).use_passkey(member, sign_count)
 
     async def issue(
-        self, member: SignedInMember, scopes: frozenset[str], client_id: str | None, resource: str
+        self, member: SignedInMember, scopes: frozenset[str], client_name: str, resource: str
     ) -> TokenAnswer | OAuthError:
-        return await self._of(member.realm).issue(member, scopes, client_id, resource)
+        return await self._of(member.realm).issue(member, scopes, client_name, resource)
 
     async def refresh(self, refresh_token: str, scopes: frozenset[str] | None) -> TokenAnswer | OAuthError:
         for world in self._of_kind.values():

@@ -106,7 +106,7 @@ class TokenRoutes:
         if fault is not None:
             return fault
         resource = self._resources().base + consent.resource
-        given = await self._worlds.issue(consent.member, consent.scopes, consent.client_id, resource)
+        given = await self._worlds.issue(consent.member, consent.scopes, consent.client_name, resource)
         if isinstance(given, OAuthError):
             return given
         redeemed.grant = given.realm, given.grant_id

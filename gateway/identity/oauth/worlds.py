@@ -55,9 +55,12 @@ class Worlds(Protocol):
         ...
 
     async def issue(
-        self, member: SignedInMember, scopes: frozenset[str], client_id: str | None, resource: str
+        self, member: SignedInMember, scopes: frozenset[str], client_name: str, resource: str
     ) -> TokenAnswer | OAuthError:
-        """A new grant: `invalid_grant` when the member is gone, or no longer has these scopes."""
+        """A new grant: `invalid_grant` when the member is gone, or no longer has these scopes.
+
+        `client_name` is what the client calls itself, for people who look at their grants.
+        """
         ...
 
     async def refresh(self, refresh_token: str, scopes: frozenset[str] | None) -> TokenAnswer | OAuthError:

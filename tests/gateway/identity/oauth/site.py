@@ -54,7 +54,7 @@ class FakeWorlds:
     members: dict[bytes, SignedInMember] = field(
         default_factory=lambda: {one.credential_id: one for one in (ADA, OWNER, GRACE)}
     )
-    issued: list[tuple[SignedInMember, frozenset[str], str | None, str]] = field(default_factory=list)
+    issued: list[tuple[SignedInMember, frozenset[str], str, str]] = field(default_factory=list)
     live: dict[str, str] = field(default_factory=dict)  # tokens, with their grants
     used: dict[str, str] = field(default_factory=dict)
     ended: list[tuple[str, str]] = field(default_factory=list)
@@ -74,7 +74,7 @@ class FakeWorlds:
         return self.fault
 
     async def issue(
-        self, member: SignedInMember, scopes: frozenset[str], client_id: str | None, resource: str
+        self, member: SignedInMember, scopes: frozenset[str], client_name: str, resource: str
     ) -> TokenAnswer | OAuthError:
         await trio.lowlevel.checkpoint()
         if self.slow is not None:
@@ -83,7 +83,7 @@ class FakeWorlds:
             return self.fault
         if member.credential_id not in self.members:
             return OAuthError.INVALID_GRANT
-        self.issued.append((member, scopes, client_id, resource))
+        self.issued.append((member, scopes, client_name, resource))
         return self._pair(member.realm, f"grant-{len(self.issued)}", scopes)
 
     def _pair(self, realm: str, grant_id: str, scopes: frozenset[str]) -> TokenAnswer:

@@ -7,7 +7,7 @@ from gateway.identity.oauth.code_rules import Codes, Consent, Redemption, Reused
 from schemas.echo.names import AUTH_CODE, is_credential
 from tests.gateway.identity.oauth.site import ADA, CHALLENGE, REDIRECT
 
-CONSENT = Consent(ADA, frozenset({"kv_read"}), "inspector", REDIRECT, CHALLENGE, "/mcp")
+CONSENT = Consent(ADA, frozenset({"kv_read"}), "inspector", "Inspector", REDIRECT, CHALLENGE, "/mcp")
 
 
 def codes(codes_max: int = 10) -> Codes:

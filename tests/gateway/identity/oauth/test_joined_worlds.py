@@ -15,7 +15,7 @@ class Two:
 
 
 async def given(two: Two) -> TokenAnswer:
-    answer = await two.joined.issue(GRACE, GRACE.scopes, None, "r")
+    answer = await two.joined.issue(GRACE, GRACE.scopes, "SDK", "r")
     assert isinstance(answer, TokenAnswer)
     return answer
 

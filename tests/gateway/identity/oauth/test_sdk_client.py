@@ -88,12 +88,7 @@ async def test_a_client_that_never_saw_us_ends_with_an_answer() -> None:
     assert person.pages == 1
     assert person.storage.client is not None
     assert (person.storage.client.client_id or "").startswith("dcr_")
-    (issued,) = person.here.worlds.issued
-    assert (issued[1], issued[2], issued[3]) == (
-        frozenset({"echo.full"}),
-        person.storage.client.client_id,
-        f"{BASE}/mcp",
-    )
+    assert [one[1:] for one in person.here.worlds.issued] == [(frozenset({"echo.full"}), "SDK", f"{BASE}/mcp")]
 
 
 async def test_it_goes_on_with_the_scopes_that_were_granted_instead() -> None:

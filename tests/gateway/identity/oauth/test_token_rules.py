@@ -23,7 +23,7 @@ from tests.gateway.identity.oauth.site import ADA, BASE, CHALLENGE, KEY, LOCAL, 
 
 RESOURCES, CLIENTS = Resources(BASE, LOCAL), ClientIds(KEY)
 CODE = {"grant_type": "authorization_code", "code": "ec_1", "redirect_uri": REDIRECT, "code_verifier": VERIFIER}
-CONSENT = Consent(ADA, frozenset({"kv_read"}), "inspector", REDIRECT, CHALLENGE, "/mcp")
+CONSENT = Consent(ADA, frozenset({"kv_read"}), "inspector", "Inspector", REDIRECT, CHALLENGE, "/mcp")
 EXCHANGE = CodeExchange("ec_1", REDIRECT, VERIFIER, "inspector", "/mcp")
 
 
