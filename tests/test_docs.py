@@ -28,6 +28,7 @@ from gateway.governance.denials import SAID
 from gateway.governance.policy.policy import KINDS, PII, AgentRules, Policy, Side
 from gateway.governance.policy.text import parse
 from gateway.governance.settings import GovernanceSettings
+from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
 from gateway.identity.tokens import TokenFault
 from gateway.mcp import errors as mcp_errors
@@ -86,6 +87,7 @@ SETTINGS_OF = {
     "stream": StreamSettings,
     "door": DoorSettings,
     "access": AccessSettings,
+    "oauth": OAuthSettings,
     "governance": GovernanceSettings,
     "upstreams": UpstreamSettings,
     "echo": EchoSettings,

@@ -9,6 +9,7 @@
     [stream]    limits of telemetry streams         (actors/stream/settings.py)
     [door]      limits of the HTTP door             (gateway/net/http1/settings.py)
     [access]    jwks = "keys.json"                  (gateway/identity/settings.py)
+    [oauth]     sign-in of MCP clients              (gateway/identity/oauth/settings.py)
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
@@ -36,6 +37,7 @@ from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.devices.device_side import DeviceSettings
 from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
+from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
 from gateway.main.command_variables import FOR_COMMANDS
 from gateway.mcp.settings import McpSettings
@@ -116,6 +118,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stream: StreamSettings = msgspec.field(default_factory=StreamSettings)
     door: DoorLimits = msgspec.field(default_factory=DoorLimits)
     access: AccessSettings = msgspec.field(default_factory=AccessSettings)
+    oauth: OAuthSettings = msgspec.field(default_factory=OAuthSettings)
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     echo: EchoSettings = msgspec.field(default_factory=EchoSettings)

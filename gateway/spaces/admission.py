@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from actors.node.moment import Moment
 from actors.space.events import Space
-from gateway.net.addresses import network_of
 from gateway.net.exchange import Exchange
+from gateway.net.rates import Rate
+from gateway.net.rates import address_of as address_of
 from gateway.spaces.answers import Refuse, refuse
-from gateway.spaces.rates import Rate
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
 
@@ -75,9 +75,3 @@ class SpaceAdmission:
             return space
         wait_ms = self._unknown.take(address_of(exchange), self._now().mono_s)
         return Refusal(EchoError.SPACE_NOT_FOUND if wait_ms is None else EchoError.RATE_LIMITED, wait_ms)
-
-
-def address_of(exchange: Exchange) -> str:
-    """What the client counts as; the door has asked trusted proxies already whose request it is."""
-    client = exchange.scope.get("client")
-    return "" if client is None else network_of(client[0])

@@ -1,60 +1,16 @@
-"""How spaces answer over HTTP: errors as their own closed object, and which encoding a client accepts."""
+"""Which encoding a client of spaces sends and accepts; and how spaces answer, which they share with other pages."""
 
-from collections.abc import Awaitable, Mapping
-from typing import Protocol
-
-from gateway.net.exchange import CORRELATION_ID, Exchange
-from schemas.echo.errors import EchoError, error_object, retry_after_s
+from gateway.net.echo_answers import NO_STORE as NO_STORE
+from gateway.net.echo_answers import Refuse as Refuse
+from gateway.net.echo_answers import logged_refusal as logged_refusal
+from gateway.net.echo_answers import media_type as media_type
+from gateway.net.echo_answers import refuse as refuse
+from gateway.net.echo_answers import refuse_method as refuse_method
+from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 
 JSON_TYPE, PROTOBUF_TYPE = "application/json", "application/x-protobuf"
 CONTENT_TYPES = {Encoding.JSON: JSON_TYPE, Encoding.PROTOBUF: PROTOBUF_TYPE}
-NO_STORE: Mapping[bytes, bytes] = {b"cache-control": b"no-store", b"x-content-type-options": b"nosniff"}
-
-
-class Refuse(Protocol):
-    """How a refusal is sent. Nothing that was sent is repeated, in the answer or in the log."""
-
-    def __call__(
-        self,
-        exchange: Exchange,
-        error: EchoError,
-        headers: Mapping[bytes, bytes] = {},
-        retry_after_ms: int | None = None,
-    ) -> Awaitable[None]: ...
-
-
-async def refuse(
-    exchange: Exchange, error: EchoError, headers: Mapping[bytes, bytes] = {}, retry_after_ms: int | None = None
-) -> None:
-    """As the object of echo's errors."""
-    correlation_id, more = logged_refusal(exchange, error, headers, retry_after_ms)
-    await exchange.json(error_object(error, correlation_id, retry_after_ms), error.status, more)
-
-
-def logged_refusal(
-    exchange: Exchange, error: EchoError, headers: Mapping[bytes, bytes], retry_after_ms: int | None
-) -> tuple[str, dict[bytes, bytes]]:
-    """Its correlation id, under which it is logged now, and its headers, whatever form it is sent in."""
-    correlation_id = exchange.logged_id(error.status, reason=error.word)
-    exchange.refused_with = error.word
-    more = {**headers, CORRELATION_ID: correlation_id.encode()}
-    if error is EchoError.UNAUTHORIZED:
-        more[b"www-authenticate"] = b"Bearer"
-    if retry_after_ms is not None:
-        more[b"retry-after"] = str(retry_after_s(retry_after_ms)).encode()
-    return correlation_id, more
-
-
-async def refuse_method(
-    exchange: Exchange, allowed: str, headers: Mapping[bytes, bytes] = {}, refuse: Refuse = refuse
-) -> None:
-    await refuse(exchange, EchoError.METHOD_NOT_ALLOWED, {**headers, b"allow": allowed.encode()})
-
-
-def media_type(content_type: str | None) -> str | None:
-    """Without its parameters, in lower case."""
-    return None if content_type is None else content_type.partition(";")[0].strip().lower()
 
 
 def encoding_of_body(content_type: str | None, of_room: Encoding) -> Encoding | EchoError:

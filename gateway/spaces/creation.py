@@ -10,11 +10,11 @@ from urllib.parse import parse_qsl
 
 from actors.space.spaces import EchoSpaces
 from gateway.net.exchange import BodyTooLarge, Exchange
+from gateway.net.rates import Rate
 from gateway.net.router import ANY, Routes
 from gateway.spaces.admission import SpaceAdmission, address_of
 from gateway.spaces.answers import JSON_TYPE, NO_STORE, Refuse, media_type, refuse, refuse_method
 from gateway.spaces.documents import Documents
-from gateway.spaces.rates import Rate
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding

@@ -10,15 +10,17 @@ from actors.space.spaces import EchoSpaces
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
+from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.main.feature import Feature
 from gateway.net.exchange import Exchange
 from gateway.net.router import Handler, Route
+from gateway.pages.assets import Assets
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.kv_routes import KvRoutes
-from gateway.spaces.pages.assets import Assets
+from gateway.spaces.pages import ASSETS, STATIC
 from gateway.spaces.pages.page_routes import PageRoutes
 from gateway.spaces.refusals import form_at
 from gateway.spaces.settings import EchoSettings
@@ -43,7 +45,7 @@ def spaces_feature(
     pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms)
     routes: dict[str, Route] = {
         **pages.routes,
-        **Assets().routes,
+        **Assets(ASSETS, STATIC, PASSKEY_SCRIPT).routes,
         **Creation(spaces, admission, documents, settings, base, pages.refuse).routes,
         **SpaceRoutes(spaces, admission, kv, documents, settings, more).routes,
         **TextRoutes(admission, documents).routes,

@@ -155,10 +155,11 @@ class Browser:
 
 
 @contextmanager
-def chromium(found: Installed, profile: Path, downloads: Path) -> Iterator[Browser]:
+def chromium(found: Installed, profile: Path, downloads: Path, *more: str) -> Iterator[Browser]:
+    """`more` are flags."""
     options = ChromeOptions()
     options.binary_location = found.browser
-    for flag in (*FLAGS, *(["--no-sandbox"] if os.geteuid() == 0 else []), f"--user-data-dir={profile}"):
+    for flag in (*FLAGS, *more, *(["--no-sandbox"] if os.geteuid() == 0 else []), f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

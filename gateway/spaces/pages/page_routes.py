@@ -11,12 +11,13 @@ import segno
 
 from gateway.net.exchange import Exchange
 from gateway.net.router import ANY, Routes
+from gateway.pages.rendering import HTML_TYPE, Page, Renderer
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.answers import JSON_TYPE, logged_refusal, refuse, refuse_method
 from gateway.spaces.creation import CSRF_COOKIE, csrf_cookies
 from gateway.spaces.documents import Documents
+from gateway.spaces.pages import ASSETS, TEMPLATES
 from gateway.spaces.pages.problem_texts import problem_text
-from gateway.spaces.pages.rendering import HTML_TYPE, Page, Renderer
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError, retry_after_s
 from schemas.echo.times import rfc3339
@@ -42,7 +43,7 @@ class PageRoutes:
         self._settings = settings
         self._base = base
         self._now_ms = now_ms
-        self._renderer = Renderer()
+        self._renderer = Renderer(TEMPLATES, ASSETS)
         self.routes: Routes = {"/": (ANY, self._landing), "/s/{}": (ANY, self._room)}
 
     async def _landing(self, exchange: Exchange) -> None:

@@ -200,5 +200,28 @@ def test_empty_password_of_spaces_is_a_mistake_and_a_wrong_one_is_not_repeated(t
     assert "987654321" not in str(error.value)
 
 
+def test_redirects_of_sign_in_are_lists_of_schemes_and_hosts() -> None:
+    given = {
+        "HELIOGRAPH_OAUTH_REDIRECT_SCHEMES": '["cursor"]',
+        "HELIOGRAPH_OAUTH_REDIRECT_HOSTS": '["claude.ai"]',
+        "HELIOGRAPH_OAUTH_REGISTRATION": "false",
+    }
+    oauth = load(None, given, {}).oauth
+    assert (oauth.redirect_schemes, oauth.redirect_hosts, oauth.registration) == (("cursor",), ("claude.ai",), False)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SCHEMES", '["javascript"]'), ("SCHEMES", '["https"]'), ("SCHEMES", '["Cursor"]'), ("SCHEMES", '["cursor:"]'),
+        ("HOSTS", '["https://claude.ai"]'), ("HOSTS", '["claude.ai:443"]'), ("HOSTS", '["Claude.ai"]'),
+        ("HOSTS", '["*"]'),
+    ],
+)  # fmt: skip
+def test_redirects_of_sign_in_that_could_never_be_meant_stop_the_start(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"oauth.redirect_{name.lower()}"):
+        load(None, {f"HELIOGRAPH_OAUTH_REDIRECT_{name}": value}, {})
+
+
 def test_variables_of_commands_are_no_settings() -> None:
     assert load(None, dict.fromkeys(FOR_COMMANDS, "x"), {}) == load(None, {}, {})

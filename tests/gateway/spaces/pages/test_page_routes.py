@@ -14,11 +14,12 @@ import structlog
 import trio
 
 from gateway.net.exchange import Exchange
+from gateway.pages.rendering import Page, Renderer
+from gateway.spaces.pages import ASSETS, TEMPLATES
 from gateway.spaces.pages.page_routes import life_text
 from gateway.spaces.pages.problem_texts import problem_text
-from gateway.spaces.pages.rendering import Page, Renderer
 from schemas.echo.errors import EchoError
-from tests.gateway.spaces.pages.markup import Markup
+from tests.gateway.markup import Markup
 from tests.gateway.spaces.site import BASE, PLENTY, Answer, Site, site
 
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
@@ -339,7 +340,7 @@ async def test_a_page_that_cannot_be_made_is_the_doors_to_answer_for(caplog: pyt
 
     scope = {"type": "http", "method": "GET", "path": "/s/canary", "headers": []}
     with pytest.raises(BaseExceptionGroup, match="nursery"):
-        await Renderer().show(Exchange(scope, trio.sleep_forever, send, str), Page("absent.html", {}))
+        await Renderer(TEMPLATES, ASSETS).show(Exchange(scope, trio.sleep_forever, send, str), Page("absent.html", {}))
     assert "canary" not in caplog.text
 
 
@@ -352,7 +353,9 @@ async def test_whatever_a_template_is_given_is_escaped() -> None:
     evil = "<script>alert('\"&')</script>"
     values = {"title": evil, "text": evil, "wait_s": evil, "correlation_id": evil}
     scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
-    await Renderer().show(Exchange(scope, trio.sleep_forever, send, str), Page("problem.html", values, 429))
+    await Renderer(TEMPLATES, ASSETS).show(
+        Exchange(scope, trio.sleep_forever, send, str), Page("problem.html", values, 429)
+    )
     body = b"".join(part.get("body", b"") for part in sent)
     assert b"<script" not in body
     assert Markup(body).of("title")[0].text == evil

@@ -1,4 +1,4 @@
-"""How often an address may ask and a space be asked: token buckets, held in memory, as many as there is a bound for.
+"""How often an address may ask, and a space be asked: token buckets, held in memory, as many as there is a bound for.
 
 When the bound is reached, the bucket that was used least recently goes; whoever it was begins with a full one again.
 """
@@ -6,6 +6,8 @@ When the bound is reached, the bucket that was used least recently goes; whoever
 from collections import OrderedDict
 
 from actors.bucket_rules import TokenBucket
+from gateway.net.addresses import network_of
+from gateway.net.exchange import Exchange
 
 BUCKETS_MAX = 50_000  # of one kind; then the one used least recently goes
 
@@ -37,3 +39,9 @@ class Rate:
             bucket = self._buckets[who] = TokenBucket.full(self._per_s, self._burst, now_s)
         self._buckets.move_to_end(who)
         return bucket
+
+
+def address_of(exchange: Exchange) -> str:
+    """What the client counts as; the door has asked trusted proxies already whose request it is."""
+    client = exchange.scope.get("client")
+    return "" if client is None else network_of(client[0])

@@ -1,9 +1,9 @@
-"""Rates of spaces: by whoever asks, and in bounded memory."""
+"""Rates: by whoever asks, and in bounded memory."""
 
 import pytest
 
-from gateway.spaces import rates
-from gateway.spaces.rates import Rate
+from gateway.net import rates
+from gateway.net.rates import Rate
 
 
 def test_each_has_a_burst_of_its_own_and_then_the_rate() -> None:

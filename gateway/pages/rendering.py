@@ -7,15 +7,16 @@ So whatever Quart logs or refuses, it knows no path and no token to say. What is
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from jinja2 import StrictUndefined
+from jinja2 import FileSystemLoader, StrictUndefined
 from quart import Response, render_template, request
 from quart_trio import QuartTrio
 
+from gateway.net.echo_answers import NO_STORE
 from gateway.net.exchange import Exchange, Receive, Send
 from gateway.net.quart_mount import mount
-from gateway.spaces.answers import NO_STORE
 
 HTML_TYPE = "text/html"
 _CONTENT_TYPE = f"{HTML_TYPE}; charset=utf-8"
@@ -30,6 +31,7 @@ _HEADERS: Mapping[bytes, bytes] = {
     b"x-robots-tag": b"noindex",
 }
 _PAGE = "heliograph.page"
+_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,12 @@ class Page:
 
 
 class Renderer:
-    def __init__(self) -> None:
+    def __init__(self, templates: Path, assets: str) -> None:
+        """`templates` is a feature's folder, used before that of all pages; `assets` is where its assets are served."""
         quart = QuartTrio(__name__)
         quart.jinja_options = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+        quart.jinja_env.loader = FileSystemLoader([templates, _TEMPLATES])
+        quart.jinja_env.globals["assets"] = assets
         quart.config["PROPAGATE_EXCEPTIONS"] = True  # the door answers for what fails, as with every route
         quart.add_url_rule("/", view_func=_render)
         self._app = mount(quart)  # type: ignore[arg-type]  # ASGI's messages, in other words

@@ -1,4 +1,4 @@
-"""`/assets/…`: what pages load, from the folder `static` of this package. The same for everybody, so nobody is asked.
+"""What pages load, from folders: a feature's own, and the one of all pages. The same for everybody, so nobody is asked.
 
 Read once, at the start; a browser asks each time whether it has changed (`ETag`), so that modules of two releases never
 meet in one page.
@@ -7,12 +7,12 @@ meet in one page.
 import hashlib
 from pathlib import Path
 
+from gateway.net.echo_answers import refuse, refuse_method
 from gateway.net.exchange import Exchange
 from gateway.net.router import ANY, Routes
-from gateway.spaces.answers import refuse, refuse_method
 from schemas.echo.errors import EchoError
 
-_FOLDER = Path(__file__).parent / "static"
+_OF_ALL_PAGES = Path(__file__).parent / "static"
 _TYPES = {
     ".css": b"text/css; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
@@ -22,10 +22,13 @@ _NOSNIFF = {b"x-content-type-options": b"nosniff"}
 
 
 class Assets:
-    def __init__(self) -> None:
-        self._contents = {path.name: path.read_bytes() for path in _FOLDER.iterdir() if path.suffix in _TYPES}
+    def __init__(self, at: str, folder: Path, *more: Path) -> None:
+        """`at` is the path under which they are served, `more` are single files that lie elsewhere."""
+        of_folders = [path for place in (_OF_ALL_PAGES, folder) for path in place.iterdir()]
+        paths = [path for path in (*of_folders, *more) if path.suffix in _TYPES]
+        self._contents = {path.name: path.read_bytes() for path in paths}
         self._tags = {name: hashlib.sha256(content).hexdigest()[:32] for name, content in self._contents.items()}
-        self.routes: Routes = {"/assets/{}": (ANY, self._serve)}
+        self.routes: Routes = {f"{at}/{{}}": (ANY, self._serve)}
 
     async def _serve(self, exchange: Exchange) -> None:
         content = self._contents.get(exchange.name)

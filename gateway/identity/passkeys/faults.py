@@ -1,0 +1,31 @@
+"""Why a ceremony failed: a closed set. Words for people are the routes' business; nothing that was sent is in them."""
+
+from enum import Enum
+
+
+class PasskeyFault(Enum):
+    CEREMONY_UNKNOWN = "ceremony_unknown"
+    """None, used, ended, of another browser, for another purpose or realm: all alike, so that nothing is learned."""
+    MALFORMED = "malformed"
+    """A shape, size or encoding that no browser sends."""
+    WRONG_TYPE = "wrong_type"
+    """A registration where a login was asked for, or the other way round."""
+    WRONG_CHALLENGE = "wrong_challenge"
+    WRONG_ORIGIN = "wrong_origin"
+    """Made on another origin than BASE; also in a frame of another one."""
+    WRONG_RELYING_PARTY = "wrong_relying_party"
+    USER_ABSENT = "user_absent"
+    USER_UNVERIFIED = "user_unverified"
+    ALGORITHM_UNSUPPORTED = "algorithm_unsupported"
+    KEY_UNUSABLE = "key_unusable"
+    """Of an algorithm that is taken, but no key of it: off its curve, too short, too long."""
+    CREDENTIAL_UNKNOWN = "credential_unknown"
+    """No realm has it: the page may tell the browser to forget it (`signalUnknownCredential`)."""
+    WRONG_REALM = "wrong_realm"
+    """It exists, elsewhere: the browser must keep it."""
+    WRONG_USER = "wrong_user"
+    """Its user handle is missing or another's."""
+    NOT_VERIFIED = "not_verified"
+    """The signature is not of this credential over this answer."""
+    COUNTER_WENT_BACK = "counter_went_back"
+    """Signed, but not later than the last one: the credential may have been copied."""
