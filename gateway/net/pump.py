@@ -20,8 +20,9 @@ import trio
 
 BATCH_EVENTS_MAX = 64
 """Owners called before other tasks get their turn. More that are ready wait for the next batch."""
-BATCH_S_MAX = 0.005
-"""After which other tasks get their turn within a batch too."""
+BATCH_S_MAX = 0.02
+"""After which other tasks get their turn within a batch too. An ordinary batch takes a tenth of it: what it brings is
+written together (`at_end_of_batch`)."""
 
 
 class Owner(Protocol):
