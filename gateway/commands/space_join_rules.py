@@ -183,7 +183,7 @@ class Presence:
             self.space_id = space_id if isinstance(space_id, str) and space_id.isascii() else None
             self.uid = uid if isinstance(uid, str) and is_name(uid) else self.uid
             return has_missed
-        if frame.get("type") == "msg" and _is_seq(seq):
+        if frame.get("type") in ("msg", "ack") and _is_seq(seq):  # what came before an ack has come already
             self._seq = max(seq, self._seq or 0)
         return False
 

@@ -274,6 +274,14 @@ def test_replays_count_and_what_is_lost_is_told() -> None:
     assert place.query() == "uid=u1&since=2&epoch=e2"
 
 
+def test_what_this_side_said_and_has_an_ack_for_is_not_asked_for_again() -> None:
+    place = Presence("me")
+    place.hear(WELCOME)
+    place.hear({"type": "ack", "id": "x", "seq": 6, "delivered": 0})
+    place.hear({"type": "ack", "id": "y", "seq": "no number"})
+    assert "since=6" in place.query()
+
+
 def test_a_welcome_of_another_kind_breaks_nothing() -> None:
     place = Presence("me")
     place.hear({"type": "welcome", "seq": "x", "epoch": 1, "space_id": "ä", "uid": None})
