@@ -108,6 +108,10 @@ class FrameRate:
             self._dropped_s = now_s
         return wait_ms
 
+    def left(self, now_s: float) -> int:
+        """How many frames may be taken now."""
+        return self._bucket.left(now_s)
+
     def is_flood(self, now_s: float) -> bool:
         """Asked when a frame has been dropped."""
         return now_s - self._over_since_s >= self._settings.flood_s

@@ -152,11 +152,16 @@ def readable(current: KeyInfo | None, now_ms: int) -> KeyInfo | None:
     return current if current is not None and now_ms < current.expires_at_ms else None
 
 
-def fault_of_delete(key: str, current: KeyInfo | None, now_ms: int) -> EchoError | None:
-    """Why there is nothing to delete; None: there is."""
+def fault_of_delete(
+    key: str, current: KeyInfo | None, now_ms: int, precondition: Precondition = UNCONDITIONAL
+) -> EchoError | None:
+    """Why there is nothing to delete; None: there is. A condition counts only where there is (RFC 9110 §13.2.1)."""
     if not is_key(key):
         return EchoError.INVALID_KEY
-    return EchoError.KEY_NOT_FOUND if readable(current, now_ms) is None else None
+    before = readable(current, now_ms)
+    if before is None:
+        return EchoError.KEY_NOT_FOUND
+    return None if precondition.holds(before) else EchoError.VERSION_CONFLICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +174,7 @@ class ListWish:
 
 
 def list_wish(prefix: str, cursor: str | None, limit: int | None, settings: SpaceSettings) -> ListWish | EchoError:
-    """Of a query. A cursor is the last key of the page before."""
-    count = settings.list_keys_max if limit is None else limit
-    is_good = is_key_prefix(prefix) and 1 <= count <= settings.list_keys_max and (cursor is None or is_key(cursor))
+    """Of a query. A cursor is the last key of the page before. Who asks for more than there may be gets that many."""
+    count = settings.list_keys_max if limit is None else min(limit, settings.list_keys_max)
+    is_good = is_key_prefix(prefix) and count >= 1 and (cursor is None or is_key(cursor))
     return ListWish(prefix, cursor, count) if is_good else EchoError.INVALID_PAYLOAD

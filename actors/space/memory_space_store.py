@@ -23,6 +23,7 @@ from actors.space.store import (
     NOT_READY,
     OVERLOADED,
     VALUE_OVERHEAD_BYTES,
+    DeleteAnswer,
     Entry,
     KeyInfo,
     KeyPage,
@@ -172,17 +173,19 @@ class MemorySpaceStore:
             return None
         return found[0].entries[key]
 
-    async def delete(self, space_id: str, key: str, now_ms: int) -> bool | Refused:
+    async def delete(self, space_id: str, key: str, now_ms: int, expected_version: int | None = None) -> DeleteAnswer:
         check_text(key)
         found = self._find(space_id)
         refused = self._refusal(found)
         if refused is not None or found is None:
             return await self._answer(refused or NOT_FOUND)
         kept, index = found
-        was_there = index.live_key(key, now_ms) is not None
+        known = index.live_key(key, now_ms)
+        if known is not None and expected_version not in (None, known.version):
+            return await self._answer(VersionConflict(known.version))
         kept.entries.pop(key, None)
         index.drop_key(key)
-        return await self._answer(was_there)
+        return await self._answer(known is not None)
 
     def key_info(self, space_id: str, key: str) -> KeyInfo | None:
         found = self._find(space_id)

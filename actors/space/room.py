@@ -123,6 +123,10 @@ class Room:
 
         self._do(take)
 
+    def frames_left(self, key: str) -> int:
+        """How many WebSocket frames of a client to look at now; what else has come from it waits for `read_on`."""
+        return self.rules.frames_left(key, self._now())
+
     def count(self, key: str, *, is_data: bool) -> bool:
         """A WebSocket frame has come that is no message: ping, pong, or, as `is_data`, a fragment. False: drop it."""
         is_taken = False

@@ -185,6 +185,11 @@ class RoomRules:
 
     # ---- what they say ----------------------------------------------------------------------------------------------
 
+    def frames_left(self, key: str, now: Moment) -> int:
+        """How many WebSocket frames of it to look at now: the last of them is over its rate. None while it pauses."""
+        connection = self._roster.get(key)
+        return 0 if connection is None or connection.is_paused else connection.rate.left(now.mono_s) + 1
+
     def count(self, key: str, now: Moment, *, is_data: bool) -> tuple[bool, Effects]:
         """A WebSocket frame that is no message: ping, pong, or, as `is_data`, a fragment. False: drop it."""
         if over := self._end_if_due(now):

@@ -21,7 +21,7 @@ class SpaceSettings:
     body_bytes_max: int = 294_912  # of a request; more is 413 `payload_too_large`
     keys_max: int = 1_024  # of a space; one more is 413 `space_full`
     kv_bytes_max: int = 16 * 1024 * 1024  # of all values of a space, as stored; more is 413 `space_full`
-    list_keys_max: int = 1_000  # in one answer, and when nothing is said; asking for more is `invalid_payload`
+    list_keys_max: int = 1_000  # in one answer, and when nothing is said; who asks for more gets this many
     # ---- files
     file_bytes_max: int = 10_485_760  # more is 413 `payload_too_large`
     files_bytes_max: int = 104_857_600  # of all files of a space; more is 413 `space_full`

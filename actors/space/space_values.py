@@ -90,15 +90,19 @@ class SpaceValues:
         self._done[Operation.KV_READ] += 1
         return KvEntry(key, found.version, found.updated_at_ms, found.expires_at_ms, found.encrypted, found.value)
 
-    async def delete(self, space: Space, key: str) -> EchoError | None:
+    async def delete(self, space: Space, key: str, precondition: Precondition = UNCONDITIONAL) -> EchoError | None:
         if not await self._spaces.opened(space.space_id):
             return EchoError.SPACE_NOT_FOUND
-        fault = fault_of_delete(key, self._store.key_info(space.space_id, key), self._now_ms)
+        known = self._store.key_info(space.space_id, key)
+        fault = fault_of_delete(key, known, self._now_ms, precondition)
         if fault is not None:
             return fault
-        answer = await self._store.delete(space.space_id, key, self._now_ms)
+        expected_version = None if known is None or precondition is UNCONDITIONAL else known.version
+        answer = await self._store.delete(space.space_id, key, self._now_ms, expected_version)
         if isinstance(answer, Refused):
             return error_of(answer)
+        if isinstance(answer, VersionConflict):
+            return EchoError.VERSION_CONFLICT
         if not answer:
             return EchoError.KEY_NOT_FOUND
         self._done[Operation.KV_DELETE] += 1

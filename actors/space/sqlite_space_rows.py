@@ -25,6 +25,7 @@ from actors.space.store import (
     FILE_OVERHEAD_BYTES,
     NOT_FOUND,
     VALUE_OVERHEAD_BYTES,
+    DeleteAnswer,
     Entry,
     KeyInfo,
     PutAnswer,
@@ -220,14 +221,17 @@ def get(db: sqlite3.Connection, key: SpaceKey, name: str) -> Entry | None:
     return Entry(name, value, version, updated_ms, expires_ms, bool(is_encrypted))
 
 
-def delete(db: sqlite3.Connection, key: SpaceKey, name: str, now_ms: int) -> bool | Refused:
+def delete(db: sqlite3.Connection, key: SpaceKey, name: str, now_ms: int, expected_version: int | None) -> DeleteAnswer:
     space = db.execute(_SPACE, (key.space_id,)).fetchone()
     if space is None:
         return NOT_FOUND
     row = (space[0], key.key_lookup(name))
-    there = db.execute("SELECT expires_ms FROM kv WHERE space = ? AND lookup = ?", row).fetchone()
+    there = db.execute("SELECT version, expires_ms FROM kv WHERE space = ? AND lookup = ?", row).fetchone()
+    is_there = there is not None and there[1] > now_ms
+    if is_there and expected_version not in (None, there[0]):
+        return VersionConflict(there[0])
     db.execute("DELETE FROM kv WHERE space = ? AND lookup = ?", row)
-    return there is not None and there[0] > now_ms
+    return is_there
 
 
 def sweep(db: sqlite3.Connection, space_id: str, now_ms: int) -> Swept:

@@ -36,6 +36,7 @@ from actors.space.store import (
     NOT_READY,
     OVERLOADED,
     VALUE_OVERHEAD_BYTES,
+    DeleteAnswer,
     Entry,
     KeyInfo,
     KeyPage,
@@ -181,20 +182,20 @@ class SqliteSpaceStore:
         # It may have been written again meanwhile.
         return entry if entry is not None and entry.expires_at_ms > now_ms else None
 
-    async def delete(self, space_id: str, key: str, now_ms: int) -> bool | Refused:
+    async def delete(self, space_id: str, key: str, now_ms: int, expected_version: int | None = None) -> DeleteAnswer:
         check_text(key)
         found = self._spaces.find(space_id)
         if found is None:
             return await _at_once(NOT_FOUND)
         space, index = found
 
-        def arrived(answer: bool | Refused | StoreFailedError) -> None:
+        def arrived(answer: DeleteAnswer | StoreFailedError) -> None:
             if isinstance(answer, bool):
                 index.drop_key(key)
                 self._cache.drop(space_id, key)
 
-        def run(db: sqlite3.Connection) -> bool | Refused:
-            return rows.delete(db, space.key, key, now_ms)
+        def run(db: sqlite3.Connection) -> DeleteAnswer:
+            return rows.delete(db, space.key, key, now_ms, expected_version)
 
         return await self._spaces.commit(space, run, arrived)
 

@@ -148,6 +148,7 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 PutAnswer: TypeAlias = Written | VersionConflict | Refused
+DeleteAnswer: TypeAlias = bool | VersionConflict | Refused  # whether it was there
 
 
 class Upload(Protocol):
@@ -243,8 +244,8 @@ class SpaceStore(Protocol):
     async def get(self, space_id: str, key: str, now_ms: int) -> Entry | None:
         """The value, or None if there is none, or none any more."""
 
-    async def delete(self, space_id: str, key: str, now_ms: int) -> bool | Refused:
-        """Remove a key; whether it was there."""
+    async def delete(self, space_id: str, key: str, now_ms: int, expected_version: int | None = None) -> DeleteAnswer:
+        """Remove a key; whether it was there. One of another version than expected stays."""
 
     def key_info(self, space_id: str, key: str) -> KeyInfo | None:
         """What lies under the key and counts in `usage`, though it may have expired."""

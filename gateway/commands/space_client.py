@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from gateway.commands.parsing import CommandError
-from gateway.commands.space_hint_rules import what_to_do
+from gateway.commands.space_hint_rules import wait_ms, what_to_do
+from gateway.commands.space_response import ANSWER_S_MAX, BoundedResponse
 
-ANSWER_S_MAX = 15.0  # without a byte from the other side, or without a byte that it takes
 ANSWER_BYTES_MAX = 16 * 1024 * 1024  # of a JSON answer; a longer one is no answer of an echo service
 _ERROR_BYTES_MAX = 64 * 1024
 _NO_SUCH_ROUTE = ("not_found", "method_not_allowed")
@@ -45,37 +45,42 @@ class EchoService:
                 return None
             raise
         if not isinstance(found["space_id"], str) or not found["space_id"].isascii():
-            raise self._is_no_service(200)
+            raise self.is_no_service(200)
         return found
 
     def ask(
-        self, method: str, path: str, body: Any = None, *, wants: str, headers: Mapping[str, str] = {}
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        wants: str,
+        headers: Mapping[str, str] = {},
+        bytes_max: int = ANSWER_BYTES_MAX,
     ) -> dict[str, Any]:
         """The answer, an object with the key that is wanted. Raises SpaceRefusedError, CommandError."""
         content = None if body is None else json.dumps(body).encode()
         with self.open(method, path, content, {"content-type": "application/json", **headers}) as response:
-            return self.document(response, wants)
+            return self.document(response, wants, bytes_max)
 
     def order(self, method: str, path: str, headers: Mapping[str, str] = {}) -> None:
         """Of which only whether it was done is of interest."""
         with self.open(method, path, None, headers):
             pass
 
-    def document(self, response: http.client.HTTPResponse, wants: str) -> dict[str, Any]:
+    def document(self, response: BoundedResponse, wants: str, bytes_max: int = ANSWER_BYTES_MAX) -> dict[str, Any]:
         with self._answering():
-            answer = json_object(response.read(ANSWER_BYTES_MAX + 1)[:ANSWER_BYTES_MAX])
+            answer = json_object(response.read(bytes_max + 1)[:bytes_max])
         if answer is None or wants not in answer:
-            raise self._is_no_service(response.status)
+            raise self.is_no_service(response.status)
         return answer
 
-    def text(self, response: http.client.HTTPResponse) -> str:
+    def text(self, response: BoundedResponse) -> str:
         with self._answering():
             return response.read(ANSWER_BYTES_MAX).decode(errors="replace")
 
     @contextmanager
-    def open(
-        self, method: str, path: str, body: Body, headers: Mapping[str, str] = {}
-    ) -> Iterator[http.client.HTTPResponse]:
+    def open(self, method: str, path: str, body: Body, headers: Mapping[str, str] = {}) -> Iterator[BoundedResponse]:
         """The response to what was done, to be read within the block. Raises as `ask`.
 
         A body of pieces goes out as they come, in chunks unless its length is among the headers.
@@ -94,18 +99,21 @@ class EchoService:
         path: str,
         body: Body,
         headers: Mapping[str, str],
-    ) -> http.client.HTTPResponse:
+    ) -> BoundedResponse:
         is_long = any(name.lower() == "content-length" for name in headers) or isinstance(body, bytes) or body is None
         target = urlsplit(self.base).path + path
         # A refusal may come before all is sent, and then the connection ends: it is told all the same.
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.request(method, target, body, headers, encode_chunked=not is_long)
-        return connection.getresponse()
+        response: BoundedResponse = connection.getresponse()  # type: ignore[assignment]  # its `response_class`
+        return response
 
     def _connection(self) -> http.client.HTTPConnection:
         where = urlsplit(self.base)
         make = http.client.HTTPConnection if where.scheme == "http" else http.client.HTTPSConnection
-        return make(where.hostname or "", where.port, timeout=ANSWER_S_MAX)
+        connection = make(where.hostname or "", where.port, timeout=ANSWER_S_MAX)
+        connection.response_class = BoundedResponse
+        return connection
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
@@ -113,6 +121,8 @@ class EchoService:
             yield
         except ssl.SSLCertVerificationError as error:
             raise CommandError(untrusted(self.base, error)) from None
+        except http.client.BadStatusLine:  # which repeats the line
+            raise CommandError(unreachable(self.base, "what it says is no HTTP")) from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:  # the last: a host's name that cannot be
             raise CommandError(unreachable(self.base, error)) from None
 
@@ -121,13 +131,10 @@ class EchoService:
         if said is None or not isinstance(said.get("error"), str):
             # What is not ours has its own words for it, and 404 and 405 mean the same everywhere.
             plain = {404: "not_found", 405: "method_not_allowed"}.get(status)
-            return self._is_no_service(status) if plain is None else SpaceRefusedError(plain)
-        wait_ms = said.get("retry_after_ms")
-        return SpaceRefusedError(
-            said["error"], str(said.get("message", "")), wait_ms if isinstance(wait_ms, int) else None
-        )
+            return self.is_no_service(status) if plain is None else SpaceRefusedError(plain)
+        return SpaceRefusedError(said["error"], str(said.get("message", "")), wait_ms(said))
 
-    def _is_no_service(self, status: int) -> CommandError:
+    def is_no_service(self, status: int) -> CommandError:
         return CommandError(
             f"what answers at {self.base} is not an echo service, or not it alone (HTTP {status}, and not the JSON "
             "that it would send): give the service's own address"

@@ -36,6 +36,6 @@ def part_end(boundary: str) -> bytes:
 
 def which(files: list[dict[str, Any]], wanted: str) -> list[dict[str, Any]]:
     """Those with this id, else those with this name."""
-    known = [file for file in files if isinstance(file.get("file_id"), str)]
+    known = [file for file in files if isinstance(file.get("file_id"), str) and file["file_id"].isascii()]
     by_id = [file for file in known if file["file_id"] == wanted]
     return by_id or [file for file in known if file.get("name") == wanted]

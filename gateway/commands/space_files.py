@@ -8,9 +8,11 @@ import json
 import mimetypes
 import os
 import secrets
+import signal
 import stat
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,8 +23,12 @@ from gateway.commands.parsing import CommandError, Subparsers, print_rows, print
 from gateway.commands.space_arguments import add_action, given_input, output, space_of
 from gateway.commands.space_client import SpaceRefusedError, objects, unreachable
 from gateway.commands.space_file_rules import is_media_type, local_name, part_end, part_head, which
+from gateway.commands.space_response import BoundedResponse
 
+ENDING = (signal.SIGTERM, signal.SIGHUP)
 PIECE_BYTES = 64 * 1024
+FILE_BYTES_MAX = 1024**3  # of a download, also where its size is said; a larger one is refused, and none of it is kept
+FILE_S_MAX = 3600.0  # for a download; then it counts as one that did not arrive
 
 
 def add(actions: Subparsers) -> None:
@@ -119,9 +125,10 @@ def _get(arguments: argparse.Namespace) -> int:
     service, link = space_of(arguments)
     files = objects(service.ask("GET", f"{link.api}/files", wants="files")["files"])
     file = _chosen(files, arguments.file)
-    with service.open(
-        "GET", f"{link.api}/files/{quote(file['file_id'], safe='')}", None, {"accept": "*/*"}
-    ) as response:
+    with (
+        _cleaned_when_ended(),
+        service.open("GET", f"{link.api}/files/{quote(file['file_id'], safe='')}", None, {"accept": "*/*"}) as response,
+    ):
         if arguments.out == "-":
             _receive(response, file, output(), service.base)
             return 0
@@ -142,26 +149,49 @@ def _chosen(files: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
 
 
 @contextmanager
+def _cleaned_when_ended() -> Iterator[None]:
+    """By a signal as by Ctrl-C: what is half done goes."""
+
+    def leave(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one does not interrupt the cleaning
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [number for number in ENDING if is_main and signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
 def _reserved(target: Path, *, force: bool) -> Iterator[IO[bytes]]:
     """A file that has this name once it is whole. If it never is, nothing is left of it."""
+    is_reserved = False
     try:
         if not force:
             target.open("xb").close()  # so that nobody else takes the name meanwhile
+            is_reserved = True
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".heliograph-", delete=False) as part:
             try:
                 yield part.file
                 part.flush()
                 Path(part.name).chmod(0o666 & ~_umask())
                 Path(part.name).replace(target)
+                is_reserved = False
             except BaseException:
                 Path(part.name).unlink(missing_ok=True)
-                if not force:
-                    target.unlink(missing_ok=True)
                 raise
     except FileExistsError:
         raise CommandError(f"{target} is there already: --force overwrites it, --out names another") from None
     except OSError as error:
         raise CommandError(f"cannot write {target}: {error.strerror}") from None
+    finally:
+        if is_reserved:
+            target.unlink(missing_ok=True)
 
 
 def _umask() -> int:
@@ -170,13 +200,15 @@ def _umask() -> int:
     return mask
 
 
-def _receive(response: http.client.HTTPResponse, file: dict[str, Any], into: IO[bytes], base: str) -> None:
+def _receive(response: BoundedResponse, file: dict[str, Any], into: IO[bytes], base: str) -> None:
     """Raises CommandError if it is not what the service said it would be."""
     size = file["size"] if isinstance(file.get("size"), int) else None
+    bytes_max = FILE_BYTES_MAX if size is None else size
     progress, digest, done = _progress(size), hashlib.sha256(), 0
-    while True:
+    response.allow(FILE_S_MAX)
+    while done <= bytes_max <= FILE_BYTES_MAX:
         try:
-            piece = response.read(PIECE_BYTES)
+            piece = response.read(min(PIECE_BYTES, bytes_max - done + 1))
         except (OSError, http.client.HTTPException) as error:
             raise CommandError(unreachable(base, error)) from None
         if not piece:
@@ -185,6 +217,8 @@ def _receive(response: http.client.HTTPResponse, file: dict[str, Any], into: IO[
         digest.update(piece)
         into.write(piece)
         progress(done)
+    if max(done, bytes_max) > FILE_BYTES_MAX:
+        raise CommandError(f"the file is larger than this command takes ({FILE_BYTES_MAX >> 20} MiB)")
     if (size is not None and done != size) or file.get("sha256", digest.hexdigest()) != digest.hexdigest():
         raise CommandError("the file did not arrive whole: try again")
 

@@ -34,6 +34,7 @@ AWAY_S_MAX = 900.0  # without a connection; then the command gives up, with exit
 STEADY_S = 30.0  # a connection that lasted as long is no failure: the next wait is short again
 FLUSH_S_MAX = 5.0  # for the room to have taken the last lines; then they may be lost, and the exit code is 1
 _FLUSH_ID = "heliograph-flush"
+_LINE_ID = "heliograph-line"  # of what is typed: with its ack it has arrived, and is not asked for when we come back
 
 
 class Guest:
@@ -88,7 +89,8 @@ class Guest:
 
     def _understood(self, line: str) -> Frame | Quit | Note | None:
         if not self._is_json:
-            return typed(line)
+            meant = typed(line)
+            return {**meant, "id": _LINE_ID} if isinstance(meant, dict) and meant["type"] == "msg" else meant
         frame = json_object(line)
         if frame is None and line.strip():
             _tell("a line on standard input is no JSON object: nothing after it is sent")

@@ -1,4 +1,9 @@
-"""What a person can do about an error of an echo service. Pure."""
+"""What a person can do about an error of an echo service, and how long it says to wait. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+WAIT_MS_MAX = 24 * 3600 * 1000  # of what a service says; a longer wait is taken as this
 
 _HINTS = {
     "space_not_found": "Check the link, or make a space with `heliograph space create`.",
@@ -20,6 +25,14 @@ _HINTS = {
     "storage_not_ready": "Try again later.",
     "overloaded": "Try again later.",
 }
+
+
+def wait_ms(said: Mapping[str, Any]) -> int | None:
+    """Of an error's object, which may say anything; None: nothing that is a number."""
+    said_ms = said.get("retry_after_ms")
+    if not isinstance(said_ms, int) or isinstance(said_ms, bool):
+        return None
+    return max(0, min(said_ms, WAIT_MS_MAX))
 
 
 def what_to_do(word: str, retry_after_ms: int | None = None) -> str:

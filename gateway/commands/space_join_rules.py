@@ -5,9 +5,10 @@ heard. Whatever others wrote is shown without the characters that a terminal wou
 """
 
 import json
+import re
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 from urllib.parse import urlencode
 
 from gateway.commands.parsing import printable
@@ -142,6 +143,14 @@ def _clock(at: Any) -> str:
 # ---- coming back -----------------------------------------------------------------------------------------------------
 
 
+_EPOCH = re.compile(r"[!-~]{1,128}")  # of whatever instance; it goes into a query
+_SEQ_MAX = 2**63 - 1
+
+
+def _is_seq(seq: Any) -> TypeGuard[int]:
+    return isinstance(seq, int) and not isinstance(seq, bool) and 0 <= seq <= _SEQ_MAX
+
+
 @dataclass(slots=True)
 class Presence:
     uid: str | None = None
@@ -168,13 +177,13 @@ class Presence:
             has_missed = self._epoch is not None and frame.get("recovered") is not True
             # With replays to come, what they bring counts; all else was before our time.
             if self._seq is None or epoch != self._epoch or has_missed:
-                self._seq = seq if isinstance(seq, int) else None
-            self._epoch = epoch if isinstance(epoch, str) else None
+                self._seq = seq if _is_seq(seq) else None
+            self._epoch = epoch if isinstance(epoch, str) and _EPOCH.fullmatch(epoch) else None
             space_id, uid = frame.get("space_id"), frame.get("uid")
             self.space_id = space_id if isinstance(space_id, str) and space_id.isascii() else None
-            self.uid = uid if isinstance(uid, str) else self.uid
+            self.uid = uid if isinstance(uid, str) and is_name(uid) else self.uid
             return has_missed
-        if frame.get("type") == "msg" and isinstance(seq, int):
+        if frame.get("type") in ("msg", "ack") and _is_seq(seq):  # what came before an ack has come already
             self._seq = max(seq, self._seq or 0)
         return False
 
@@ -222,5 +231,5 @@ def after_refusal(status: int, word: str, retry_after_ms: int | None, failures: 
     """Of an upgrade, by HTTP."""
     again = after_close(ABNORMAL, failures, rng)
     if status == 429 and retry_after_ms is not None and isinstance(again, ComeBack):
-        return ComeBack(again.wait_s + min(CAP_S, retry_after_ms / 1000))
+        return ComeBack(again.wait_s + max(0, min(round(CAP_S * 1000), retry_after_ms)) / 1000)
     return again if status == 429 or status >= 500 else Over(f"{word} (HTTP {status})", 1)

@@ -16,6 +16,9 @@ from gateway.commands.space_envelope import RoomSeal
 from gateway.commands.space_link_rules import SpaceLink
 
 VALUE_BYTES_MAX = 8 * 1024 * 1024  # of standard input; more is refused here, and every instance takes less
+LIST_PAGES_MAX = 256  # and
+LIST_PAGE_BYTES_MAX = 1024 * 1024  # of a list of keys, a few thousand a page; more is no list of an echo service
+LIST_CURSOR_CHARS_MAX = 1024  # the same
 _UNOPENED = "it is not sealed with the room's own key, or not for this key: --raw prints it as it is"
 
 
@@ -124,16 +127,20 @@ def _ls(arguments: argparse.Namespace) -> int:
 
 
 def _keys(service: EchoService, link: SpaceLink, prefix: str) -> Iterator[dict[str, Any]]:
-    """All of a list that comes in pages."""
+    """All of a list that comes in pages. Raises CommandError if it does not end."""
     cursor: str | None = None
-    while True:
+    for _ in range(LIST_PAGES_MAX):
         more = "" if cursor is None else f"&cursor={quote(cursor, safe='')}"
-        page = service.ask("GET", f"{link.api}/kv?prefix={quote(prefix, safe='')}{more}", wants="keys")
+        path = f"{link.api}/kv?prefix={quote(prefix, safe='')}{more}"
+        page = service.ask("GET", path, wants="keys", bytes_max=LIST_PAGE_BYTES_MAX)
         yield from objects(page["keys"])
         following = page.get("next_cursor")
         if not isinstance(following, str) or following == cursor:
             return
+        if not following.isascii() or len(following) > LIST_CURSOR_CHARS_MAX:
+            break
         cursor = following
+    raise service.is_no_service(200)
 
 
 def _rm(arguments: argparse.Namespace) -> int:

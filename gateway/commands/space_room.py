@@ -9,12 +9,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import trio
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.trio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from gateway.commands.space_client import json_object, unreachable, untrusted
-from gateway.commands.space_hint_rules import what_to_do
+from gateway.commands.space_hint_rules import wait_ms, what_to_do
 from gateway.commands.space_join_rules import ABNORMAL
 from gateway.commands.space_link_rules import SpaceLink
 from schemas.echo.frames import Encoding
@@ -88,7 +88,7 @@ async def visit(link: SpaceLink, query: str, talk: Callable[[RoomWire], Awaitabl
         ) as connection:
             is_open = True
             await talk(RoomWire(connection))
-    except (InvalidHandshake, trio.BrokenResourceError, trio.TooSlowError, OSError, ValueError) as error:
+    except (WebSocketException, trio.BrokenResourceError, trio.TooSlowError, OSError, ValueError) as error:
         if is_open:
             raise
         raise _why_not(error, link.base) from None
@@ -101,21 +101,23 @@ async def _stream(url: str) -> trio.SocketStream:
 
 
 def _why_not(error: Exception, base: str) -> RoomRefusedError | RoomUnreachableError:
-    for cause in (error, error.__cause__):
+    for cause in (error, error.__cause__, error.__context__):  # a redirect's own status is behind what is wrong with it
         if isinstance(cause, InvalidStatus):
             return _refusal(cause)
         if isinstance(cause, ssl.SSLCertVerificationError):
             return RoomUnreachableError(untrusted(base, cause))
-    words = "it took too long" if isinstance(error, (trio.TooSlowError, TimeoutError)) else str(error)
-    return RoomUnreachableError(unreachable(base, words or type(error).__name__))
+    if isinstance(error, (trio.TooSlowError, TimeoutError)):
+        words = "it took too long"
+    else:  # all but the system's own words may repeat what the other side sent, such as an address with the token
+        words = str(error) if isinstance(error, OSError) else type(error).__name__
+    return RoomUnreachableError(unreachable(base, words))
 
 
 def _refusal(refused: InvalidStatus) -> RoomRefusedError:
     said = json_object(refused.response.body or b"") or {}
-    word, wait_ms = str(said.get("error", "refused")), said.get("retry_after_ms")
-    wait_ms = wait_ms if isinstance(wait_ms, int) else None
-    parts = (f"{word}:", str(said.get("message", "")), what_to_do(word, wait_ms))
-    return RoomRefusedError(refused.response.status_code, " ".join(part for part in parts if part), wait_ms)
+    word, again_ms = str(said.get("error", "refused")), wait_ms(said)
+    parts = (f"{word}:", str(said.get("message", "")), what_to_do(word, again_ms))
+    return RoomRefusedError(refused.response.status_code, " ".join(part for part in parts if part), again_ms)
 
 
 def _translated(closed: ConnectionClosed) -> RoomClosed:

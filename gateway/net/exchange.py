@@ -5,16 +5,14 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
-import structlog
 import trio
 
 from gateway.net.body_pace_rules import BODY_PACE, BodyPace
 from gateway.net.query_rules import BadQuery as BadQuery
 from gateway.net.query_rules import read_fields
 from gateway.net.refusal_form import FormOf, device_form_only
+from gateway.net.refusal_log import RefusalLog
 from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_status
-
-log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 AsgiScope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -59,8 +57,9 @@ class Exchange:
         send: Send,
         new_id: Callable[[], str],
         form_of: FormOf = device_form_only,
+        refusals: RefusalLog | None = None,
     ) -> None:
-        """`form_of`: by path, how a refusal is said that no route has words for."""
+        """`form_of`: by path, how a refusal is said that no route has words for. `refusals` is everybody's."""
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.scope = scope
@@ -68,6 +67,7 @@ class Exchange:
         self._send = send
         self.new_id = new_id
         self._form_of = form_of
+        self._refusals = refusals or RefusalLog()
         self._body_is_whole = False
 
     @property
@@ -254,7 +254,7 @@ class Exchange:
             await self.answer(200, body, content_type, headers)
 
     def logged_id(self, status: int, **why: str) -> str:
-        """A fresh correlation id. The log has it too, and why, in our words: what was asked is the caller's text."""
+        """A fresh correlation id. The log has it too, and why."""
         correlation_id = self.new_id()
-        log.info("request_refused", status=status, correlation_id=correlation_id, **why)
+        self._refusals.write(status, correlation_id, **why)
         return correlation_id

@@ -2,13 +2,17 @@
 
 All its sockets (of nodes after their handshake and of streams for half-close; in the door's own pump, of HTTP
 connections) are in one `select.epoll`, which is itself awaited through trio: a readable socket costs one synchronous
-call instead of a wait of its own. Receiving, parsing and noticing that a peer has gone are the owner's; restarting the
-pump is the supervisor's; closing sockets is neither's.
+call instead of a wait of its own. An owner that has kept something back can ask to be called for that. Receiving,
+parsing and noticing that a peer has gone are the owner's; restarting the pump is the supervisor's; closing sockets is
+neither's.
 """
 
 import contextlib
+import os
 import select
 import socket
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,6 +20,9 @@ import trio
 
 BATCH_EVENTS_MAX = 64
 """Owners called before other tasks get their turn. More that are ready wait for the next batch."""
+BATCH_S_MAX = 0.02
+"""After which other tasks get their turn within a batch too. An ordinary batch takes a tenth of it: what it brings is
+written together (`at_end_of_batch`)."""
 
 
 class Owner(Protocol):
@@ -42,8 +49,12 @@ class Pump:
     and its fd may at once be another's.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._epoll = select.epoll()
+        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # readable while somebody is due
+        self._epoll.register(self._alarm, select.EPOLLIN)
+        self._due: dict[int, None] = {}
         self._owners: dict[int, Owner] = {}
         self._is_in_batch = False
         self._at_end_of_batch: list[Callable[[], None]] = []
@@ -64,6 +75,7 @@ class Pump:
         """No more calls for this socket, not even for events of the batch under way. Idempotent."""
         fd = sock if isinstance(sock, int) else sock.fileno()
         if self._owners.pop(fd, None) is not None:
+            self._due.pop(fd, None)
             # A socket that was closed first is no longer in the kernel's set: nothing is left to do.
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
@@ -75,6 +87,12 @@ class Pump:
     def resume(self, sock: socket.socket) -> None:
         self._watch(sock, select.EPOLLIN)
 
+    def call_soon(self, sock: socket.socket) -> None:
+        """Call its owner once with the next batch, paused or not, whether or not there is something to read."""
+        if sock.fileno() in self._owners:
+            self._due[sock.fileno()] = None
+            os.eventfd_write(self._alarm, 1)
+
     def _watch(self, sock: socket.socket, events: int) -> None:
         if sock.fileno() in self._owners:
             self._epoll.modify(sock.fileno(), events)
@@ -83,13 +101,33 @@ class Pump:
         while True:
             # Also the checkpoint between batches: it lets every other task run even when more is ready at once.
             await trio.lowlevel.wait_readable(self._epoll.fileno())
-            ready = self._epoll.poll(0, BATCH_EVENTS_MAX)
-            self._is_in_batch = True
-            try:
-                for fd, _flags in ready:
-                    self._dispatch(fd)
-            finally:
-                self._end_batch()
+            ready = self._ready()
+            while ready:
+                self._call(ready)
+                if ready:  # not left to the kernel, which would tell of the same ones first again
+                    await trio.lowlevel.checkpoint()
+
+    def _ready(self) -> deque[int]:
+        """Each once: an owner's second call would be after it may have asked for a pause."""
+        ready = dict.fromkeys(fd for fd, _flags in self._epoll.poll(0, BATCH_EVENTS_MAX))
+        if self._alarm in ready:
+            del ready[self._alarm]
+            os.eventfd_read(self._alarm)
+            ready |= self._due
+            self._due.clear()
+        return deque(ready)
+
+    def _call(self, ready: deque[int]) -> None:
+        """Their owners, as many as there is time for."""
+        until_s = self._clock() + BATCH_S_MAX
+        self._is_in_batch = True
+        try:
+            while ready:
+                self._dispatch(ready.popleft())
+                if self._clock() >= until_s:
+                    break
+        finally:
+            self._end_batch()
 
     def at_end_of_batch(self, call: Callable[[], None]) -> None:
         """Call it once every owner of the batch under way has been called; now, if there is none. It must not raise.
@@ -111,6 +149,7 @@ class Pump:
         """Give the epoll back, after `run` has ended. The sockets stay their owners'."""
         self._owners.clear()
         self._epoll.close()
+        os.close(self._alarm)
 
     def _dispatch(self, fd: int) -> None:
         # Looked up now, not when polled: an owner called earlier in this batch may have changed who is behind the fd.

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from gateway.net.exchange import AsgiScope, BadQuery, BodyTooLarge, ClientGone, Exchange, Receive, Send
 from gateway.net.refusal_form import FormOf, device_form_only
+from gateway.net.refusal_log import RefusalLog
 
 Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 Route: TypeAlias = tuple[str, Handler]  # a method, and who answers; GET answers HEAD too
@@ -72,13 +73,17 @@ class Router:
         self._table = RouteTable(*features)
         self._form_of = form_of
         self._new_id = new_id
+        self._refusals = RefusalLog()
         self._takes_upgrade = takes_upgrade
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await self._answer_websocket(scope, receive, send)
         else:
-            await self._answer(Exchange(scope, receive, send, self._new_id, self._form_of))
+            await self._answer(self._exchange(scope, receive, send))
+
+    def _exchange(self, scope: AsgiScope, receive: Receive, send: Send) -> Exchange:
+        return Exchange(scope, receive, send, self._new_id, self._form_of, self._refusals)
 
     async def _answer(self, exchange: Exchange) -> None:
         try:
@@ -98,7 +103,7 @@ class Router:
             kind = message["type"]
             await send({**message, "type": f"websocket.{kind}"} if kind.startswith("http.") else message)
 
-        exchange = Exchange({**scope, "method": "GET"}, receive, send_or_refuse, self._new_id, self._form_of)
+        exchange = self._exchange({**scope, "method": "GET"}, receive, send_or_refuse)
         if self._takes_upgrade(exchange.path):
             await self._answer(exchange)
             return

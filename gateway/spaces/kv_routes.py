@@ -50,7 +50,11 @@ class KvRoutes:
         await exchange.answer(201 if put.is_new else 200, body, CONTENT_TYPES[encoding].encode(), headers)
 
     async def delete(self, exchange: Exchange, space: Space, _: str, key: str) -> None:
-        fault = await self._values.delete(space, key)
+        condition = precondition(exchange.header(b"if-match"), exchange.header(b"if-none-match"))
+        if isinstance(condition, EchoError):
+            await refuse(exchange, condition, CORS)
+            return
+        fault = await self._values.delete(space, key, condition)
         if fault is not None:
             await refuse(exchange, fault, CORS)
             return

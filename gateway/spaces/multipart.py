@@ -37,6 +37,9 @@ class MultipartFile:
         self.head: PartHead | None = None
         self.is_complete = False
         self._is_bad = False
+        self._delimiter = b"\r\n--" + boundary
+        self._before: bytes | None = b"\r\n"  # what may be the beginning of the first delimiter; None: it has come
+        self._preamble_bytes = 0
         self._content: list[bytes] = []
         self._field = self._value = b""
         self._headers: dict[bytes, bytes] = {}
@@ -58,12 +61,27 @@ class MultipartFile:
     def feed(self, data: bytes) -> bytes | None:
         """The content in these bytes; None: the body is not what it should be, and there is no use in going on."""
         try:
-            self._parser.write(data)
+            self._parser.write(self._past_preamble(data))
         except MultipartParseError:
             self._is_bad = True
         content = b"".join(self._content)
         self._content.clear()
         return None if self._is_bad else content
+
+    def _past_preamble(self, data: bytes) -> bytes:
+        """RFC 2046 §5.1.1 allows text before the first boundary; the parser does not know it."""
+        if self._before is None:
+            return data
+        seen = self._before + data
+        at = seen.find(self._delimiter)
+        passed = len(seen) - len(self._delimiter) + 1 if at < 0 else at
+        self._preamble_bytes += max(0, passed)
+        self._is_bad |= self._preamble_bytes > OVERHEAD_BYTES_MAX
+        if at < 0:
+            self._before = seen[max(0, passed) :]
+            return b""
+        self._before = None
+        return seen[at + 2 :]
 
     def _begin_part(self) -> None:
         self._is_bad |= self.head is not None  # a second one

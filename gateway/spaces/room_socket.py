@@ -4,8 +4,9 @@
       ├──── the room's close ──► closing ── the client answers or hangs up, or `socket_close_s_max` passed ──► closed
       └──── reset, end of file ──► closed
 
-There is a task only while something waits to be written or a close is under way. What messages mean, and what a client
-deserves that does not read, is the room's.
+There is a task only while something waits to be written or a close is under way. Of what is read, no more frames are
+looked at than the client's rate allows and one; the rest waits here, no longer than one read, and no more is read
+before it is used up. What messages mean, and what a client deserves that does not read, is the room's.
 """
 
 import contextlib
@@ -122,6 +123,12 @@ class RoomSocket:
     # ---- in ---------------------------------------------------------------------------------------------------------
 
     def on_readable(self) -> None:
+        room, has_more = self._room, self._reader.has_more and not self._is_closing
+        if has_more and room is not None and room.frames_left(self._key):
+            self._feed(b"")
+            if not self._reader.has_more:
+                self._services.pump.resume(self._sock)
+            return
         try:
             data = self._sock.recv(self._services.settings.socket_read_bytes_max)
         except BlockingIOError:
@@ -132,6 +139,8 @@ class RoomSocket:
             self._lose()
         elif self._is_closing:
             self._look_for_close(data)
+        elif has_more:  # it is paused, so that we are called only because it has hung up
+            self._lose()
         else:
             self._feed(data)
 
@@ -142,11 +151,20 @@ class RoomSocket:
         self.close(RoomClose.INTERNAL)
 
     def _feed(self, data: bytes) -> None:
-        room, protocol = self._room, self._protocol
+        room, reader = self._room, self._reader
         assert room is not None
+        while frames_max := room.frames_left(self._key):
+            self._take(room, reader.read(data, frames_max))
+            if not reader.has_more or self._is_closing:
+                return
+            data = b""
+        reader.keep(data)
+
+    def _take(self, room: Room, frames: list[bytes | Frame]) -> None:
+        protocol = self._protocol
         messages: list[tuple[bytes, bool]] = []
         pongs: list[bytes] = []
-        for message in self._reader.read(data):
+        for message in frames:
             if not isinstance(message, Frame):
                 messages.append((message, self.is_text))
             elif message.fin and message.opcode in (Opcode.TEXT, Opcode.BINARY):
@@ -169,9 +187,10 @@ class RoomSocket:
 
     def _look_for_close(self, data: bytes) -> None:
         """Nobody wants anything else any more, and after as much as one message not even that: then only its end."""
+        settings = self._services.settings
         self._late_bytes += len(data)
-        if self._late_bytes <= self._services.settings.message_bytes_max and not self._is_parted:
-            self._reader.read(data)
+        if self._late_bytes <= settings.message_bytes_max and not self._is_parted:
+            self._reader.read(data, settings.frames_per_s_max)
             if self._protocol.close_rcvd is not None:
                 self._part()
 
@@ -251,7 +270,11 @@ class RoomSocket:
         self._services.pump.pause(self._sock)
 
     def read_on(self) -> None:
-        self._services.pump.resume(self._sock)
+        pump = self._services.pump
+        if self._reader.has_more:
+            pump.call_soon(self._sock)
+        else:
+            pump.resume(self._sock)
 
     def give_up(self) -> None:
         """More waits for all than may, and most of it for this one."""
@@ -283,7 +306,7 @@ class RoomSocket:
         self._count_unsent()
         if self._is_gone:
             return
-        self.read_on()  # for its end
+        self._services.pump.resume(self._sock)  # for its end
         if self._is_parted and not self._outgoing and not self._is_working:
             self._release()
             return

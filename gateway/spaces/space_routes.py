@@ -5,9 +5,9 @@ anything of a space. No path, query, key or token goes into the log.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
-import msgspec
+import jiter
 
 from actors.space.events import Space
 from actors.space.spaces import EchoSpaces
@@ -15,20 +15,18 @@ from gateway.net.cors import CORS, answer_preflight
 from gateway.net.exchange import Exchange
 from gateway.net.router import WHOLE, Routes
 from gateway.spaces.admission import SpaceAdmission
-from gateway.spaces.answers import NO_STORE, refuse, refuse_method
+from gateway.spaces.answers import NO_STORE, encoding_of_body, refuse, refuse_method
 from gateway.spaces.documents import Documents
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
+from schemas.echo.frames import Encoding
 from schemas.echo.names import is_key
 
 PREFIX = "/api/s/"
+_TTL_S_MAX = 2**31  # of a wish; the rules cut it to what a space may last, and more is malformed
 Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]  # with the token, and the last name
 Methods: TypeAlias = Mapping[str, Handle]
-
-
-class _Patch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    ttl_seconds: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 
 
 class SpaceRoutes:
@@ -98,19 +96,31 @@ class SpaceRoutes:
         if fault is not None:  # before the body: what it says is the creator's business
             await refuse(exchange, fault, CORS)
             return
-        body = await exchange.body(self._settings.body_bytes_max)
-        try:
-            wish = msgspec.json.decode(body, type=_Patch)
-        except (msgspec.MsgspecError, RecursionError):
+        if encoding_of_body(exchange.header(b"content-type"), Encoding.JSON) is not Encoding.JSON:
+            await refuse(exchange, EchoError.UNSUPPORTED_MEDIA_TYPE, CORS)
+            return
+        ttl_s = _wanted_ttl_s(await exchange.body(self._settings.body_bytes_max))
+        if ttl_s is None:
             await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
             return
-        moved = await self._spaces.move_end(space.space_id, exchange.bearer() or "", wish.ttl_seconds)
+        moved = await self._spaces.move_end(space.space_id, exchange.bearer() or "", ttl_s)
         if isinstance(moved, EchoError):
             is_too_often = moved is EchoError.RATE_LIMITED
             wait_ms = self._spaces.move_wait_ms(space.space_id) if is_too_often else None
             await refuse(exchange, moved, CORS, wait_ms)
             return
         await exchange.json(self._documents.info(moved, token), headers={**NO_STORE, **CORS})
+
+
+def _wanted_ttl_s(body: bytes) -> int | None:
+    """As strictly as a value's: None for what is not exactly `{"ttl_seconds": integer}`."""
+    try:
+        raw = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
+    except ValueError:
+        return None
+    ttl_s = raw.get("ttl_seconds") if isinstance(raw, dict) and len(raw) == 1 else None
+    is_ttl = isinstance(ttl_s, int) and not isinstance(ttl_s, bool) and 0 <= ttl_s <= _TTL_S_MAX
+    return ttl_s if is_ttl else None
 
 
 async def _answer_nowhere(exchange: Exchange) -> None:

@@ -33,6 +33,7 @@ class DoorLimits:
     accept_again_s: float = 0.1  # pause after accept failed for want of file descriptors or memory
 
     http2_streams_max: int = 100  # requests at the same time on one HTTP/2 connection; the next one is a protocol error
+    http2_resets_per_s_max: int = 100  # streams of one connection that its client resets; then GOAWAY, and it is closed
     hypercorn_requests_max: int = (
         1_000_000  # on one connection over TLS or HTTP/2, one after another; then it is closed
     )

@@ -23,7 +23,7 @@ from gateway.net.http1.requests import H2_PREFACE
 from gateway.net.http1.service import Service
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import ReplayedStream
-from gateway.net.hypercorn.fix import mend_http2
+from gateway.net.hypercorn.fix import MendedConfig, mend_http2
 from gateway.net.hypercorn.foreign_exchange import ForeignExchange, answer_with
 from gateway.net.hypercorn.life import ConnectionLife
 from gateway.net.hypercorn.raw_websocket import RAW_WEBSOCKET, offer_raw_websockets
@@ -128,12 +128,13 @@ class _Watched:
 
 
 def _config(settings: DoorSettings) -> Config:
-    config = Config()
+    config = MendedConfig()
     config.accesslog = config.errorlog = None
     config.include_server_header = False
     config.h11_max_incomplete_size = settings.head_bytes_max
     config.h2_max_header_list_size = settings.head_bytes_max
     config.h2_max_concurrent_streams = settings.http2_streams_max
+    config.h2_resets_per_s_max = settings.http2_resets_per_s_max
     config.websocket_max_message_size = settings.websocket_bytes_max
     config.websocket_ping_interval = settings.websocket_ping_s
     config.keep_alive_timeout = settings.idle_s_max  # for a head too: hypercorn starts no clock of its own for it

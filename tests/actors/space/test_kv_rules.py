@@ -162,8 +162,17 @@ def test_value_is_read_until_the_instant_of_its_expiry() -> None:
     assert fault_of_delete("k", None, NOW_MS) is EchoError.KEY_NOT_FOUND
 
 
+def test_condition_of_a_delete_counts_only_where_there_is_something_to_delete() -> None:
+    condition = precondition('"2"', None)
+    assert isinstance(condition, Precondition)
+    assert fault_of_delete("k", Info(version=2), NOW_MS, condition) is None
+    assert fault_of_delete("k", Info(version=1), NOW_MS, condition) is EchoError.VERSION_CONFLICT
+    assert fault_of_delete("k", None, NOW_MS, condition) is EchoError.KEY_NOT_FOUND
+
+
 def test_listing_has_bounds() -> None:
     assert list_wish("", None, None, SETTINGS) == ListWish("", None, 1_000)
     assert list_wish("a.", "a.b", 1, SETTINGS) == ListWish("a.", "a.b", 1)
-    for prefix, cursor, limit in [("/", None, 1), ("", "", 1), ("", "..", 1), ("", None, 0), ("", None, 1_001)]:
+    assert list_wish("", None, 1_001, SETTINGS) == ListWish("", None, 1_000)
+    for prefix, cursor, limit in [("/", None, 1), ("", "", 1), ("", "..", 1), ("", None, 0)]:
         assert list_wish(prefix, cursor, limit, SETTINGS) is EchoError.INVALID_PAYLOAD

@@ -245,6 +245,20 @@ def test_connection_over_its_rate_is_not_read_until_its_bucket_has_something_aga
     assert other not in party.closes
 
 
+def test_as_many_frames_are_looked_at_as_the_rate_allows_and_one() -> None:
+    party = Party()
+    key = party.open("u")
+    assert party.room.frames_left("nobody", party.now) == 0
+    assert party.room.frames_left(key, party.now) == 101
+    for _ in range(100):
+        assert party.count(key)
+    assert party.room.frames_left(key, party.now) == 1
+    assert not party.count(key)
+    assert party.room.frames_left(key, party.now) == 0
+    party.run(0.2501)
+    assert party.room.frames_left(key, party.now) == 13
+
+
 def test_flood_of_pings_is_closed_with_4429_after_five_seconds_although_it_is_paused() -> None:
     party = Party()
     key = party.open("u")

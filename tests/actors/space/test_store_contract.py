@@ -248,6 +248,19 @@ async def test_writes_are_taken_in_the_order_of_the_calls(shelf: Shelf) -> None:
 
 
 @bounded
+async def test_a_key_of_another_version_than_expected_is_not_removed(shelf: Shelf) -> None:
+    async with await shelf.open() as store:
+        await store.create(A)
+        await put(store, A, "k")
+        await put(store, A, "k")
+        assert await store.delete(A, "k", NOW_MS, expected_version=1) == VersionConflict(2)
+        assert await store.get(A, "k", NOW_MS) is not None
+        assert await store.delete(A, "k", NOW_MS, expected_version=2) is True
+        assert await store.delete(A, "k", NOW_MS, expected_version=2) is False
+        assert store.usage(A).keys == 0
+
+
+@bounded
 async def test_a_key_is_unknown_from_the_instant_of_its_expiry(shelf: Shelf) -> None:
     async with await shelf.open() as store:
         await store.create(A)

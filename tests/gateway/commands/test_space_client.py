@@ -96,6 +96,10 @@ def test_refusals_are_the_word_the_message_and_what_to_do(service: FakeGateway, 
     service.replies = lambda _: refuse("rate_limited", 429, retry_after_ms=2100)
     assert main(["space", "kv", "get", link(service), "k"]) == 1
     assert capsys.readouterr().err == "heliograph: rate_limited: Said so. Try again in 3 s.\n"
+    for said_ms, wait in ((10**400, 86_400), (-(10**400), 1), (0, 1)):
+        service.replies = lambda _, said_ms=said_ms: refuse("rate_limited", 429, retry_after_ms=said_ms)  # type: ignore[misc]
+        assert main(["space", "kv", "get", link(service), "k"]) == 1
+        assert capsys.readouterr().err == f"heliograph: rate_limited: Said so. Try again in {wait} s.\n"
     service.replies = lambda _: refuse(f"new{ESCAPES}\nword", 400, retry_after_ms="x")
     assert main(["space", "kv", "get", link(service), "k"]) == 1
     assert capsys.readouterr().err == "heliograph: new[2J31mword: Said so.\n"

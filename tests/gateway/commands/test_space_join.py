@@ -204,6 +204,7 @@ class ScriptedRoom:
     queries: list[str] = field(default_factory=list)
     heard: list[Any] = field(default_factory=list)
     refusal: tuple[int, Any] = (404, {"error": "space_not_found", "message": "Gone."})
+    location: str | None = None
     address: str = ""
 
     def admit(self, connection: ServerConnection, request: Request) -> Response | None:
@@ -211,7 +212,10 @@ class ScriptedRoom:
         if len(self.queries) <= len(self.acts):
             return None
         status, body = self.refusal
-        return connection.respond(HTTPStatus(status), json.dumps(body))
+        response = connection.respond(HTTPStatus(status), json.dumps(body))
+        if self.location is not None:
+            response.headers["Location"] = self.location
+        return response
 
     def play(self, connection: ServerConnection) -> None:
         self.acts[len(self.queries) - 1](connection)
@@ -400,11 +404,37 @@ async def test_what_is_no_frame_is_a_broken_connection(frame: str) -> None:
     assert len(room.queries) == 2
 
 
-async def test_a_redirect_is_not_followed() -> None:
-    room = ScriptedRoom([], refusal=(302, {}))
+@pytest.mark.parametrize(
+    "location", [None, *(f"{start}/ws/s/{TOKEN}" for start in ("", "ws://h", "http://h", "ws://["))]
+)
+async def test_a_redirect_is_neither_followed_nor_repeated(location: str | None, capsys: Capsys) -> None:
+    room = ScriptedRoom([], refusal=(302, {}), location=location)
     with scripted(room) as link:
         assert (await stay(link))[0] == 1
     assert len(room.queries) == 1
+    told = capsys.readouterr().err
+    assert "HTTP 302" in told
+    assert TOKEN not in told
+
+
+@pytest.mark.parametrize("wait_ms", [10**400, -(10**400), -1, 0, True, 1.5])
+async def test_a_wait_that_cannot_be_is_no_traceback(wait_ms: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(space_guest, "AWAY_S_MAX", 0.0)
+    room = ScriptedRoom([], refusal=(429, {"error": "rate_limited", "retry_after_ms": wait_ms}))
+    with scripted(room) as link:
+        assert (await stay(link))[0] == 1
+
+
+async def test_names_of_a_welcome_that_cannot_be_are_not_brought_back(capsys: Capsys) -> None:
+    def lies(connection: ServerConnection) -> None:
+        send(connection, {**WELCOME, "uid": "\ud800", "epoch": "\ud800", "seq": 10**4000})
+        connection.socket.close()
+
+    room = ScriptedRoom([lies])
+    with scripted(room) as link:
+        assert (await stay(link))[0] == 1
+    assert room.queries == ["subs=a", "subs=a"]
+    assert "Gone." in capsys.readouterr().err
 
 
 async def test_a_room_that_cannot_be_reached_at_first_is_wrong_use_and_later_a_wait(

@@ -274,10 +274,25 @@ def test_replays_count_and_what_is_lost_is_told() -> None:
     assert place.query() == "uid=u1&since=2&epoch=e2"
 
 
+def test_what_this_side_said_and_has_an_ack_for_is_not_asked_for_again() -> None:
+    place = Presence("me")
+    place.hear(WELCOME)
+    place.hear({"type": "ack", "id": "x", "seq": 6, "delivered": 0})
+    place.hear({"type": "ack", "id": "y", "seq": "no number"})
+    assert "since=6" in place.query()
+
+
 def test_a_welcome_of_another_kind_breaks_nothing() -> None:
     place = Presence("me")
     place.hear({"type": "welcome", "seq": "x", "epoch": 1, "space_id": "ä", "uid": None})
     assert (place.query(), place.space_id) == ("uid=me", None)
+    for uid, epoch in (("\ud800", "\ud800"), ("a b", "e" * 129), ("x" * 65, "ä"), ("", "")):
+        place.hear({"type": "welcome", "seq": 1, "epoch": epoch, "uid": uid})
+        assert place.query() == "uid=me"
+    for wrong in (-1, 2**63, True, 1.0):
+        place.hear({**WELCOME, "uid": "me", "seq": wrong})
+        place.hear({"type": "msg", "seq": wrong})
+        assert place.query() == "uid=me"
 
 
 @pytest.mark.parametrize("close", RoomClose)
@@ -311,3 +326,7 @@ def test_a_refused_upgrade_is_tried_again_only_where_that_can_help() -> None:
     waits = after_refusal(429, "word", 3000, 0, Random(1))
     assert isinstance(waits, ComeBack)
     assert 3.0 <= waits.wait_s <= 3.5
+    for said_ms, wait_s in ((10**400, CAP_S), (-(10**400), 0.0)):
+        waits = after_refusal(429, "word", said_ms, 0, Random(1))
+        assert isinstance(waits, ComeBack)
+        assert wait_s <= waits.wait_s <= wait_s + 0.5

@@ -13,7 +13,7 @@ import trio.testing
 from actors.supervision.child import ChildSpec, Handle, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.net.pump import BATCH_EVENTS_MAX, Pump
+from gateway.net.pump import BATCH_EVENTS_MAX, BATCH_S_MAX, Pump
 
 TEST_S_MAX = 20.0
 """No assertion on time: only the end of a test that would hang."""
@@ -532,3 +532,60 @@ async def test_a_crash_in_on_readable_ends_that_actor_through_the_supervisor_and
     assert line["event"] == "actor_crashed"
     assert "poison" not in repr(line)
     assert any("gateway/net/pump.py" in place for place in line["causes"][0]["at"])
+
+
+async def test_owner_that_asks_is_called_once_though_it_is_paused_and_nothing_is_to_be_read(
+    pump: Pump, pair: Pair, nursery: trio.Nursery
+) -> None:
+    (ours, theirs), (gone, _) = pair(), pair()
+    reader, left = Reader(pump, ours), Reader(pump, gone)
+    nursery.start_soon(pump.run)
+    with trio.fail_after(TEST_S_MAX):
+        for sock in (ours, gone):
+            pump.pause(sock)
+            pump.call_soon(sock)
+        pump.call_soon(ours)
+        pump.unregister(gone)
+        pump.call_soon(gone)
+        await reader.until(lambda: reader.calls == 1)
+        pump.resume(ours)
+        pump.call_soon(ours)
+        theirs.sendall(b"both due and readable")
+        await reader.until(lambda: reader.received == b"both due and readable")
+    assert reader.calls <= 4  # of 16 bytes each
+    assert left.calls == 0
+
+
+async def test_owners_that_take_long_are_called_in_turns_with_other_tasks(pair: Pair, nursery: trio.Nursery) -> None:
+    """Each of them takes longer than a batch may, by the pump's clock: others run after each, or (trio may call two
+    tasks in either order) after two."""
+    took_s = itertools.count(step=BATCH_S_MAX)
+    pump = Pump(clock=lambda: next(took_s))
+    turns: list[int] = []
+    called: list[int] = []
+
+    async def others() -> None:
+        while True:
+            turns.append(len(called))
+            await trio.lowlevel.checkpoint()
+
+    ended: list[int] = []
+    for number in range(10):
+        ours, theirs = pair()
+        theirs.sendall(b"x")
+
+        def then(number: int = number) -> None:
+            called.append(number)
+            pump.at_end_of_batch(lambda: ended.append(len(called)))
+
+        Reader(pump, ours, then)
+    nursery.start_soon(pump.run)
+    nursery.start_soon(others)
+    with trio.fail_after(TEST_S_MAX):
+        while len(called) < 10:
+            await trio.lowlevel.checkpoint()
+    assert sorted(called) == list(range(10))
+    assert ended == list(range(1, 11))
+    assert max(after - before for before, after in itertools.pairwise([*turns, 10])) <= 2
+    nursery.cancel_scope.cancel()
+    pump.close()

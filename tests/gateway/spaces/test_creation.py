@@ -171,13 +171,26 @@ async def test_the_claim_is_judged_before_a_byte_of_the_body() -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"{}", b'{"ttl_seconds":59}', b'{"ttl_seconds":"60"}', b'{"ttl_seconds":60,"x":1}', b"[" * 10_000,
-     b'{"ttl_seconds":1e400}'],
+     b'{"ttl_seconds":1e400}', b'{"ttl_seconds":60,"ttl_seconds":100}', b'{"ttl_seconds":60.0}',
+     b'{"ttl_seconds":true}', b'{"ttl_seconds":4294967296}', b"60", b"null"],
 )  # fmt: skip
 async def test_an_end_that_cannot_be_is_invalid(body: bytes) -> None:
     async with site() as here:
         made = await here.make()
         answer = await here.ask("PATCH", f"/api/s/{made['token']}", body, authorization=f"Bearer {made['claim']}")
         assert answer.error == (400, "invalid_payload")
+
+
+async def test_an_end_is_moved_in_json_alone() -> None:
+    async with site() as here:
+        made = await here.make(protocol="protobuf")
+        path, claim = f"/api/s/{made['token']}", f"Bearer {made['claim']}"
+        for kind in ("text/plain", "application/x-protobuf", "application/x-www-form-urlencoded"):
+            answer = await here.ask("PATCH", path, b'{"ttl_seconds":60}', authorization=claim, content_type=kind)
+            assert answer.error == (415, "unsupported_media_type")
+        kind = "Application/JSON; charset=utf-8"
+        answer = await here.ask("PATCH", path, b'{"ttl_seconds":60}', authorization=claim, content_type=kind)
+        assert answer.status == 200
 
 
 async def test_no_log_line_has_a_token_a_key_or_a_path() -> None:

@@ -96,6 +96,22 @@ async def test_a_range_is_answered_with_that_part_alone() -> None:
         assert (answer.status, answer.headers["content-range"]) == (416, "bytes */262144")
 
 
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+@pytest.mark.parametrize(
+    "preamble", [b"\r\n", b"This is a multi-part message.\r\n", b"--\r\n-\r\n--b\r\n\r\n\r\n", b"x" * 60_000 + b"\r\n"]
+)
+async def test_what_stands_before_the_first_boundary_and_behind_the_last_is_no_part_of_the_file(
+    preamble: bytes, size: int
+) -> None:
+    async with site() as here:
+        token = (await here.make())["token"]
+        body = preamble + form(b"\r\n--content") + b"epilogue\r\n"
+        answer = await upload(here, token, [body[at : at + size] for at in range(0, len(body), size)])
+        assert answer.status == 201
+        path = f"/api/s/{token}/files/{answer.json['file_id']}"
+        assert (await here.ask("GET", path)).body == b"\r\n--content"
+
+
 async def test_an_empty_file_is_a_file() -> None:
     async with site() as here:
         token = (await here.make())["token"]
@@ -110,6 +126,7 @@ async def test_an_empty_file_is_a_file() -> None:
         b"", b"x", b"--B--\r\n", form(b"x")[:-10], form(b"x", name="other"), form(b"x").replace(b"form-data", b"x"),
         form(b"x")[:-8] + b"\r\n" + form(b"y"), b"--B\r\n" + b"a: b\r\n" * 20 + b"\r\nx\r\n--B--\r\n",
         b"--B\r\nContent-Disposition: " + b"x" * 10_000 + b"\r\n\r\nx\r\n--B--\r\n", b"--B\r\n\xff\x00: x\r\n\r\n",
+        b"x" + form(b"x"), b"x" * (64 * 1024 + 1) + b"\r\n" + form(b"x"), b"--Bx\r\n" + form(b"x"),
     ],
 )  # fmt: skip
 async def test_a_body_that_is_no_form_with_one_file_leaves_nothing(body: bytes) -> None:

@@ -2,12 +2,15 @@
 
 import contextlib
 import json
+import socket
+import struct
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trio
 
+from gateway.net.websocket.frame_reader import FrameReader
 from schemas.echo.echo_pb2 import Frame
 from tests.gateway.net.http1.site import Client, until
 from tests.gateway.net.websocket.test_frame_reader import masked
@@ -236,6 +239,81 @@ async def test_hundred_whos_in_one_packet_are_answered_ten_times_and_the_others_
             said = await client.rest()
             assert said.count(b"member-19") == 10
             assert said.count(b"rate_limited") == 90
+
+
+class Work:
+    """How many frames the sockets of rooms have looked at, by read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.by_read: list[int] = []
+        read = FrameReader.read
+
+        def counted(reader: FrameReader, *args: Any) -> list[Any]:
+            frames = read(reader, *args)
+            self.by_read.append(len(frames))
+            return frames
+
+        monkeypatch.setattr(FrameReader, "read", counted)
+
+
+TINY = {
+    "pongs": masked(10, b""),
+    "pings": masked(9, b""),
+    "messages": masked(1, b'{"type":"ping"}'),
+    "binary frames": masked(2, b"x"),
+    "fragments": masked(1, b"", fin=False) + masked(0, b"", fin=False) * 1000,
+}
+
+
+@pytest.mark.parametrize("frame", TINY.values(), ids=TINY.keys())
+async def test_read_full_of_tiny_frames_costs_no_more_than_the_rate_allows_and_one(
+    frame: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: dict[str, Any] = {"frames_per_s_max": 20, "pause_s": 0.1, "flood_s": 1.0, "socket_close_s_max": 0.1}
+    async with site(**limits) as here, here.by_hand() as client:
+        await attacker(here, client, here.open_space())
+        work = Work(monkeypatch)
+        await client.send((frame * 2000)[: 6 * 2000])
+        assert RATE_LIMITED in await rest_or_reset(client)
+        # 40 at once, 20 a second for as long as it may be over its rate, and one too many in each pause; the clock may
+        # pass on while a read is worked off, and the last may find it closing.
+        assert max(work.by_read) <= 42
+        assert len(work.by_read) < 40
+        assert sum(work.by_read) < 150
+        await here.empty()
+
+
+async def test_what_came_with_frames_over_the_rate_is_taken_later_and_in_order() -> None:
+    async with site(frames_per_s_max=50, pause_s=0.05) as here, here.by_hand() as client:
+        token = here.open_space()
+        async with here.guest(token, "uid=a&presence=0") as a:
+            await a.hear()
+            await attacker(here, client, token)
+            said = [b'{"type":"msg","data":%d}' % number for number in range(130)]
+            await client.send(b"".join(masked(1, text) for text in said) + masked(8, (1000).to_bytes(2)))
+            heard: list[int] = []
+            while 129 not in heard and 128 not in heard:  # two in a row are never dropped
+                heard.append((await a.hear())["data"])
+            assert heard == sorted(heard)
+            assert heard[:100] == list(range(100))
+            assert len(heard) > 110
+            assert (await client.rest()).endswith(b"\x88\x02" + (1000).to_bytes(2))
+            await until(lambda: here.entrance.sockets == 1)
+
+
+async def test_client_that_hangs_up_while_it_is_over_its_rate_is_freed() -> None:
+    async with site(pause_s=0.9, flood_gap_s=1.0) as here:
+        token = here.open_space()
+        async with here.guest(token, "uid=a") as a:
+            await a.hear()
+            async with here.by_hand() as client:
+                await attacker(here, client, token)
+                await client.send(masked(10, b"") * 10_000)
+                while b"rate_limited" not in client.buffer:  # of the message, which is over the rate
+                    await client.send(masked(1, b'{"type":"ping"}'))
+                    client.buffer += await client.stream.receive_some()
+                client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            await until(lambda: here.entrance.sockets == 1)
 
 
 async def rest_or_reset(client: Client) -> bytes:

@@ -89,6 +89,23 @@ async def test_conditions_hold_or_are_412() -> None:
         assert (await here.put(token, "k", if_match="1")).error == (400, "invalid_payload")
 
 
+async def test_a_value_is_deleted_only_at_the_version_that_is_named() -> None:
+    async with site() as here:
+        token = (await here.make())["token"]
+        path = f"/api/s/{token}/kv/k"
+        assert (await here.ask("DELETE", path, if_match='"1"')).error == (404, "key_not_found")
+        await here.put(token, "k")
+        for wrong in ({"if_match": '"99"'}, {"if_match": 'W/"1"'}, {"if_none_match": "*"}, {"if_none_match": '"1"'}):
+            refused = await here.ask("DELETE", path, **wrong)
+            assert refused.error == (412, "version_conflict")
+            assert refused.headers["access-control-allow-origin"] == "*"
+        assert (await here.ask("DELETE", path, if_match="1")).error == (400, "invalid_payload")
+        assert (await here.ask("GET", path)).status == 200
+        assert (await here.ask("DELETE", path, if_match='"7", "1"')).status == 204
+        await here.put(token, "k")
+        assert (await here.ask("DELETE", path, if_match="*")).status == 204
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -167,7 +184,7 @@ async def test_values_meet_their_limits() -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["limit=0", "limit=1001", "limit=x", "limit=-1", "prefix=%20", "cursor=..", "prefix=%ff", "x=%",
+    ["limit=0", "limit=00", "limit=x", "limit=-1", "prefix=%20", "cursor=..", "prefix=%ff", "x=%",
      "limit=1&limit=1", "prefix=a&prefix=b", "cursor=a&prefix=b&cursor=a",
      "limit=" + "9" * 5000, "&".join(["a=b"] * 30)],
 )  # fmt: skip
@@ -175,6 +192,16 @@ async def test_a_listing_that_cannot_be_is_invalid(query: str) -> None:
     async with site() as here:
         token = (await here.make())["token"]
         assert (await here.ask("GET", f"/api/s/{token}/kv?{query}")).error == (400, "invalid_payload")
+
+
+async def test_a_listing_asked_for_more_keys_than_it_may_have_has_as_many_as_it_may() -> None:
+    async with site(replace(PLENTY, list_keys_max=2)) as here:
+        token = (await here.make())["token"]
+        for key in "abc":
+            await here.put(token, key)
+        for query in ("", "?limit=3", "?limit=999999999"):
+            page = (await here.ask("GET", f"/api/s/{token}/kv{query}")).json
+            assert ([info["key"] for info in page["keys"]], page["next_cursor"]) == (["a", "b"], "b")
 
 
 async def test_fields_that_a_listing_does_not_know_are_ignored() -> None:

@@ -36,6 +36,32 @@ export async function attempt(work) {
   }
 }
 
+/**
+ * A function to call at every change: `draw` follows, once in `ms` at most however many changes there are, and not while
+ * nobody sees the page.
+ */
+export function drawnSeldom(draw, ms) {
+  let isDue = false;
+  let isWaiting = false;
+  const wait = () => {
+    isWaiting = true;
+    setTimeout(() => requestAnimationFrame(now), ms);
+  };
+  const now = async () => {
+    isDue = false;
+    try {
+      await draw();
+    } finally {
+      isWaiting = false;
+      if (isDue) wait();
+    }
+  };
+  return () => {
+    isDue = true;
+    if (!isWaiting) wait();
+  };
+}
+
 export function sizeText(bytes) {
   if (bytes < 1024) return bytes === 1 ? "1 byte" : `${bytes} bytes`;
   return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1024 / 1024).toFixed(1)} MiB`;

@@ -1,16 +1,18 @@
 /** The live messages. However many come, the page keeps the last ones and draws them in batches. */
 
-import { make } from "./dom.js";
+import { drawnSeldom, make } from "./dom.js";
 
 const MESSAGES_MAX = 500; // in the page; the oldest goes
-const BATCH_MS = 40;
+const CHARS_MAX = 1_000_000; // of all that are in the page; the same
+const DRAW_MS = 40; // between two drawings
 const NEAR_END_PX = 48;
 
 export class MessageLog {
   #list;
   #read;
   #pending = [];
-  #isDrawing = false;
+  #chars = 0;
+  #changed = drawnSeldom(() => this.#draw(), DRAW_MS);
 
   /** `read` gives `{ text }` or `{ note }` of a frame. */
   constructor(list, read) {
@@ -21,10 +23,7 @@ export class MessageLog {
   add(frame, isMine) {
     this.#pending.push({ frame, isMine });
     if (this.#pending.length > MESSAGES_MAX) this.#pending.shift();
-    if (!this.#isDrawing) {
-      this.#isDrawing = true;
-      setTimeout(() => this.#draw(), BATCH_MS);
-    }
+    this.#changed();
   }
 
   async #draw() {
@@ -35,10 +34,12 @@ export class MessageLog {
     const list = this.#list;
     const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < NEAR_END_PX;
     list.append(...items);
-    while (list.children.length > MESSAGES_MAX) list.firstChild.remove();
+    for (const one of items) this.#chars += one.textContent.length;
+    while (list.children.length > MESSAGES_MAX || (this.#chars > CHARS_MAX && list.children.length > 1)) {
+      this.#chars -= list.firstElementChild.textContent.length;
+      list.firstElementChild.remove();
+    }
     if (isAtEnd) list.scrollTop = list.scrollHeight;
-    this.#isDrawing = this.#pending.length > 0;
-    if (this.#isDrawing) setTimeout(() => this.#draw(), BATCH_MS);
   }
 }
 

@@ -1,8 +1,12 @@
 /** Who is here, by connection as the room tells it, shown by name. */
 
-import { button, make } from "./dom.js";
+import { button, drawnSeldom, make } from "./dom.js";
 
 const ASK_MS = 20_000; // large rooms tell of nobody's coming and going; then we ask
+const DRAW_MS = 250; // between two drawings: members may come and go hundreds of times a second
+const PEOPLE_MAX = 100; // shown; the others are counted
+const SUBS_MAX = 32; // shown of a person; the same
+const NAMES_MAX = 200; // offered for a message's target; others can be typed
 
 export class People {
   #room = null;
@@ -12,6 +16,7 @@ export class People {
   #members = new Map(); // by connection
   #total = null;
   #myUid = "";
+  #changed = drawnSeldom(() => this.#draw(), DRAW_MS);
 
   /** `onPick` is told of the name that the person wants to write to. */
   constructor(list, names, onPick) {
@@ -38,13 +43,13 @@ export class People {
   #all(members, total) {
     this.#members = new Map(members.map(({ conn, uid, subs }) => [conn, { uid, subs: new Set(subs) }]));
     this.#total = total > members.length ? total : null;
-    this.#draw();
+    this.#changed();
   }
 
   #join({ conn, uid, subs = [] }) {
     const known = this.#members.get(conn) ?? { uid, subs: new Set() };
     this.#members.set(conn, { uid, subs: new Set([...known.subs, ...subs]) });
-    this.#draw();
+    this.#changed();
   }
 
   #leave({ conn, subs }) {
@@ -52,7 +57,7 @@ export class People {
     if (!known) return;
     if (subs) for (const sub of subs) known.subs.delete(sub);
     else this.#members.delete(conn);
-    this.#draw();
+    this.#changed();
   }
 
   #draw() {
@@ -64,11 +69,13 @@ export class People {
       people.set(uid, one);
     }
     const uids = [...people.keys()].sort();
-    this.#list.replaceChildren(...uids.map((uid) => this.#item(uid, people.get(uid))));
-    if (this.#total !== null) this.#list.append(make("li", { textContent: `${this.#total} connections in all` }));
+    const items = uids.slice(0, PEOPLE_MAX).map((uid) => this.#item(uid, people.get(uid)));
+    if (uids.length > PEOPLE_MAX) items.push(make("li", { textContent: `and ${uids.length - PEOPLE_MAX} more` }));
+    if (this.#total !== null) items.push(make("li", { textContent: `${this.#total} connections in all` }));
+    this.#list.replaceChildren(...items);
     const subs = new Set([...people.values()].flatMap((one) => [...one.subs]));
-    const names = [...uids, ...subs].map((value) => make("option", { value }));
-    this.#names.replaceChildren(...names);
+    const names = [...uids, ...subs].slice(0, NAMES_MAX);
+    this.#names.replaceChildren(...names.map((value) => make("option", { value })));
   }
 
   #item(uid, { connections, subs }) {
@@ -76,7 +83,9 @@ export class People {
     const name = isMe
       ? make("strong", { textContent: uid })
       : button(uid, () => this.#onPick(uid), { className: "plain", title: `Write to ${uid}` });
-    const more = [isMe && "you", connections > 1 && `${connections} connections`, ...subs].filter(Boolean);
+    const places = [...subs].slice(0, SUBS_MAX);
+    if (subs.size > SUBS_MAX) places.push(`and ${subs.size - SUBS_MAX} more`);
+    const more = [isMe && "you", connections > 1 && `${connections} connections`, ...places].filter(Boolean);
     const item = make("li", {}, name);
     if (more.length) item.append(" ", make("span", { className: "note", textContent: more.join(" · ") }));
     return item;

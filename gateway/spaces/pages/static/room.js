@@ -8,6 +8,9 @@
  *
  * Events, each with `detail`: `link` ({ state, code }), every frame of the server by its type (`welcome`, `msg`, `join`,
  * `leave`, `state`, `who`, `error`). What the messages mean is left to the page. So is sealing: see seal.js.
+ *
+ * A message of this page whose ack was lost with the link comes back among what was missed, if it has arrived: its
+ * `conn` is that of an earlier `welcome`. Those with an ack do not.
  */
 
 /** What `link` says. After `gone` and after `closed` the room does not come back. */

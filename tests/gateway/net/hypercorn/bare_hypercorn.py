@@ -14,12 +14,12 @@ from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio import serve
 
 from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
-from gateway.net.hypercorn.fix import BoundedBuffer, LenientH2Protocol
+from gateway.net.hypercorn.fix import BoundedBuffer, MendedH2Protocol
 from tests.gateway.net.http1.site import PATIENCE_S, Client
 
 AS_IT_IS: list[tuple[Any, str, Any]] = [
     (hypercorn.protocol.h2, "StreamBuffer", BoundedBuffer.__base__),
-    (hypercorn.protocol, "H2Protocol", LenientH2Protocol.__base__),
+    (hypercorn.protocol, "H2Protocol", MendedH2Protocol.__base__),
     (hypercorn.protocol.h2, "WSStream", WSStream),
     (hypercorn.protocol.h11, "WSStream", WSStream),
 ]

@@ -30,6 +30,8 @@ class Http2:
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
         self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=False))
+        self.ended_with: int | None = None
+        """The error code of the server's GOAWAY."""
         self._heard: dict[int, _Heard] = {}
         self._next_id = 1
 
@@ -42,7 +44,17 @@ class Http2:
         self._h2.initiate_connection()
         await self._flush()
 
-    async def open(self, path: str, method: str = "POST", *, end: bool = False, **headers: str) -> int:
+    async def reset_at_once(self, path: str, count: int) -> None:
+        """So many requests, each with its body begun and reset, in one write."""
+        for _ in range(count):
+            stream_id, self._next_id = self._next_id, self._next_id + 2
+            head = {":method": "POST", ":path": path, ":scheme": "https", ":authority": "test"}
+            self._h2.send_headers(stream_id, list(head.items()))
+            self._h2.send_data(stream_id, b"x")
+            self._h2.reset_stream(stream_id)
+        await self._flush()
+
+    async def open(self, path: str | bytes, method: str = "POST", *, end: bool = False, **headers: str) -> int:
         stream_id, self._next_id = self._next_id, self._next_id + 2
         self._heard[stream_id] = _Heard()
         pseudo = {":method": method, ":path": path, ":scheme": "https", ":authority": "test"}
@@ -135,6 +147,8 @@ class Http2:
                     heard.ended = True
                 case h2.events.StreamReset():
                     heard.reset = True
+                case h2.events.ConnectionTerminated():
+                    self.ended_with = event.error_code
         await self._flush()
 
     async def _flush(self) -> None:

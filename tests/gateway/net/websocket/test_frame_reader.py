@@ -50,19 +50,30 @@ def plain(message: Any) -> tuple[int, bytes, bool]:
 
 
 @settings(deadline=None, max_examples=500)
-@given(st.lists(FRAMES | st.binary(min_size=1, max_size=10), max_size=8), st.lists(st.integers(1, 400), max_size=30))
-def test_any_bytes_cut_anywhere_read_as_the_library_reads_them(frames: list[bytes], cuts: list[int]) -> None:
+@given(
+    st.lists(FRAMES | st.binary(min_size=1, max_size=10), max_size=8),
+    st.lists(st.integers(1, 400), max_size=30),
+    st.integers(1, 4),
+)
+def test_any_bytes_cut_anywhere_read_as_the_library_reads_them(
+    frames: list[bytes], cuts: list[int], frames_max: int
+) -> None:
     data = b"".join(frames)
     ours, theirs = opened(), opened()
     reader = FrameReader(ours)
     heard: list[Any] = []
     rest = data
-    for cut in cuts:
+    for cut in (*cuts, len(data)):
         piece, rest = rest[:cut], rest[cut:]
-        if piece:
-            heard += reader.read(piece)
-    if rest:
-        heard += reader.read(rest)
+        heard += reader.read(piece, frames_max)
+        if cut % 2:
+            continue
+        while reader.has_more:
+            some = reader.read(b"", frames_max)
+            assert len(some) <= frames_max
+            heard += some
+    while reader.has_more:
+        heard += reader.read(b"", frames_max)
     theirs.receive_data(data)
     expected = [event for event in theirs.events_received() if isinstance(event, Frame)]
     assert [plain(message) for message in heard] == [plain(event) for event in expected]
@@ -77,6 +88,23 @@ def test_frames_of_every_length_form_are_read() -> None:
     (long,) = reader.read(masked(1, b"x" * 65536))
     assert isinstance(long, Frame)
     assert bytes(long.data) == b"x" * 65536
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [masked(1, b"{}"), masked(10, b""), masked(2, b"other"), masked(1, b"", fin=False) + masked(0, b"")],
+    ids=["usual frames", "pongs", "frames of the other kind", "fragments"],
+)
+def test_no_more_frames_are_looked_at_than_asked_for_and_the_rest_waits(frame: bytes) -> None:
+    protocol = opened()
+    reader = FrameReader(protocol)
+    assert len(reader.read(frame * 10, 4)) == 4
+    assert reader.has_more
+    reader.keep(frame)
+    assert len(reader.read(b"", 5)) == 5
+    rest = reader.read(b"")
+    assert len(rest) == (13 if len(frame) == 12 else 2)
+    assert not reader.has_more
 
 
 def test_nothing_counts_after_a_close() -> None:

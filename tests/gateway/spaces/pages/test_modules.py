@@ -154,6 +154,25 @@ def test_the_room_comes_back_with_what_it_saw_last_and_the_subspaces_it_is_in(tm
     assert (protocol, asked) == ("echo.v1.json", ["HEAD", "/api/s/es_x/kv"])
 
 
+def test_a_message_with_an_ack_is_not_asked_for_again_and_one_without_comes_back_with_its_conn(tmp_path: Path) -> None:
+    script = f"""
+        import {{ Room }} from "./room.mjs";
+        {BROWSER}
+        const room = new Room("https://echo.test", "es_x"), heard = [];
+        room.addEventListener("msg", ({{ detail }}) => heard.push([detail.seq, detail.conn]));
+        room.open();
+        last().say(welcome());
+        for (const text of ["taken", "unsure"]) room.send({{ text }}).catch(() => {{}});
+        last().say({{ type: "ack", id: last().sent[0].id, seq: 8, delivered: 1 }});
+        last().onclose({{ code: 1006 }});
+        await wait(2_000);
+        last().say(welcome({{ recovered: true, seq: 9, conn: "d" }}));
+        last().say({{ type: "msg", seq: 9, conn: "c", replay: true }});
+        console.log(JSON.stringify([last().url.searchParams.get("since"), heard]));
+    """
+    assert run(tmp_path, script) == ["8", [[9, "c"]]]
+
+
 def test_a_space_that_ended_meanwhile_is_gone_and_a_gateway_that_does_not_answer_is_asked_less_and_less(
     tmp_path: Path,
 ) -> None:

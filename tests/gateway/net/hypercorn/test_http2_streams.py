@@ -1,0 +1,72 @@
+"""Streams of HTTP/2 that cost more than they should: reset at once, or with a head that hypercorn cannot read."""
+
+import h2.errors
+import pytest
+
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
+from gateway.net.http1.settings import DoorSettings
+from tests.gateway.net.http1.site import answer, site, until
+from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
+
+
+class App:
+    """Keeps which paths it was asked for."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        del receive
+        self.paths.append(scope["path"])
+        await answer(send)
+
+
+async def test_streams_that_are_reset_at_once_are_not_started_and_the_others_are_answered() -> None:
+    app = App()
+    async with site(app) as here, here.client() as client:
+        http2 = Http2(client.stream)
+        await http2.begin()
+        for _ in range(10):
+            await http2.reset_at_once("/reset", 10)
+            assert (await http2.ask("/asked")).status == 200
+        assert app.paths.count("/asked") == 10
+        assert app.paths.count("/reset") <= 10  # whose reset came with the next read
+        await http2.stream.aclose()
+        await here.idle()
+
+
+async def test_client_that_resets_more_streams_than_it_may_is_told_to_calm_down_and_closed() -> None:
+    app = App()
+    settings = DoorSettings(http2_resets_per_s_max=5)
+    async with site(app, settings) as here, here.client() as client:
+        http2 = Http2(client.stream)
+        await http2.begin()
+        await http2.reset_at_once("/reset", 5)
+        assert (await http2.ask("/asked")).status == 200
+        await http2.reset_at_once("/reset", 6)
+        await http2.until_over()
+        assert http2.ended_with == h2.errors.ErrorCodes.ENHANCE_YOUR_CALM
+        await here.idle()
+        async with here.client() as another:
+            assert (await another.get()).status == 200
+        assert [entry for entry in here.logged if entry["log_level"] == "error"] == []
+
+
+@pytest.mark.parametrize("path", [b"/caf\xc3\xa9", b"/\xff?q=1", b"/?q=\x80"])
+async def test_path_that_is_not_ascii_costs_its_stream_and_no_other(path: bytes) -> None:
+    app = App()
+    async with site(app, DoorSettings(idle_s_max=0.2)) as here, here.client() as client:
+        http2 = Http2(client.stream)
+        await http2.begin()
+        before = await http2.open("/before")
+        refused = await http2.open(path, end=True)
+        with pytest.raises(StreamEnd):
+            await http2.response(refused)
+        with_body = await http2.open(path)
+        await http2.data(with_body, b"body", end=True)
+        await http2.data(before, b"body", end=True)
+        assert (await http2.response(before)).status == 200
+        assert (await http2.ask("/after")).status == 200
+        assert app.paths == ["/before", "/after"]
+        await until(lambda: here.door.connections == 0)  # it is idle, refused streams or not
+        assert [entry for entry in here.logged if entry["log_level"] == "error"] == []
