@@ -4,7 +4,7 @@ The log has a stream for each, `space/{id}`, whose bodies are sealed under the s
 noise, as all else of it. A space is over at the very instant of its end, whoever asks; erasing follows within seconds:
 first the key, then rows and files (`SpaceStore.end`), then the stream. Whatever a crash leaves half done, `load` does.
 
-The values and files of a space are in `space_values` and `space_files`; its sockets are told by `on_end`.
+The values and files of a space are in `space_values` and `space_files`; its sockets and sessions are told by `on_end`.
 """
 
 from collections import OrderedDict
@@ -75,8 +75,8 @@ class EchoSpaces:
         self.settings = settings
         self.now = forward_only(now)
         self.random = random
-        self.on_end: Callable[[str], None] = lambda _: None
-        """Told of every space that ends while the gateway runs, at once: its sockets are to be closed (4410)."""
+        self.on_end: list[Callable[[str], None]] = []
+        """Told of every space that ends while the gateway runs, at once: its sockets and sessions are to be closed."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
         self._log = stream_log
@@ -315,7 +315,8 @@ class EchoSpaces:
         self._spaces.remove(space_id)
         self._in_use.pop(space_id, None)
         self._note_end(space_id, _ending_of(decided))
-        self.on_end(space_id)
+        for tell in self.on_end:
+            tell(space_id)
 
     def _note_end(self, space_id: str, ending: Ending) -> None:
         self._erasing.add(space_id)

@@ -3,8 +3,10 @@
 from collections.abc import Awaitable, Mapping
 from typing import Protocol
 
-from gateway.net.exchange import CORRELATION_ID, Exchange
-from schemas.echo.errors import EchoError, error_object, retry_after_s
+from gateway.net.echo_refusals import logged_refusal as logged_refusal
+from gateway.net.echo_refusals import refuse as refuse
+from gateway.net.exchange import Exchange
+from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 
 JSON_TYPE, PROTOBUF_TYPE = "application/json", "application/x-protobuf"
@@ -22,28 +24,6 @@ class Refuse(Protocol):
         headers: Mapping[bytes, bytes] = {},
         retry_after_ms: int | None = None,
     ) -> Awaitable[None]: ...
-
-
-async def refuse(
-    exchange: Exchange, error: EchoError, headers: Mapping[bytes, bytes] = {}, retry_after_ms: int | None = None
-) -> None:
-    """As the object of echo's errors."""
-    correlation_id, more = logged_refusal(exchange, error, headers, retry_after_ms)
-    await exchange.json(error_object(error, correlation_id, retry_after_ms), error.status, more)
-
-
-def logged_refusal(
-    exchange: Exchange, error: EchoError, headers: Mapping[bytes, bytes], retry_after_ms: int | None
-) -> tuple[str, dict[bytes, bytes]]:
-    """Its correlation id, under which it is logged now, and its headers, whatever form it is sent in."""
-    correlation_id = exchange.logged_id(error.status, reason=error.word)
-    exchange.refused_with = error.word
-    more = {**headers, CORRELATION_ID: correlation_id.encode()}
-    if error is EchoError.UNAUTHORIZED:
-        more[b"www-authenticate"] = b"Bearer"
-    if retry_after_ms is not None:
-        more[b"retry-after"] = str(retry_after_s(retry_after_ms)).encode()
-    return correlation_id, more
 
 
 async def refuse_method(

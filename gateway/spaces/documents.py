@@ -1,14 +1,15 @@
-"""What is told of a space and of the service: the JSON document, the prompt, the description. Pure but for `base`.
+"""What is told of a space, its files and the service: JSON documents, the prompt, the description. Pure but for `base`.
 
 The texts are in the files beside this one, with a place for each value of this instance; all values are our own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from string import Template
 from typing import NotRequired, TypedDict
 
 from actors.space.events import Space
+from actors.space.store import StoredFile
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.envelope import room_key, shown_key
 from schemas.echo.times import rfc3339
@@ -46,6 +47,17 @@ class SpaceInfo(TypedDict):
     prompt_url: str
 
 
+class FileDocument(TypedDict):
+    file_id: str
+    name: str
+    content_type: str
+    size: int
+    sha256: str
+    created_at: str
+    expires_at: str
+    url: str
+
+
 class Documents:
     def __init__(self, settings: EchoSettings, base: Callable[[], str]) -> None:
         self._settings = settings
@@ -70,6 +82,21 @@ class Documents:
         if space.is_encrypted:
             document["encryption_key"] = shown_key(room_key(token, space.space_id))
         return document
+
+    def file(self, file: StoredFile, space: Space, token: str) -> FileDocument:
+        return FileDocument(
+            file_id=file.file_id,
+            name=file.name,
+            content_type=file.content_type,
+            size=file.size,
+            sha256=file.sha256,
+            created_at=rfc3339(file.created_at_ms),
+            expires_at=rfc3339(space.ends_at_ms),
+            url=f"{self._base()}/api/s/{token}/files/{file.file_id}",
+        )
+
+    def files(self, files: Iterable[StoredFile], space: Space, token: str) -> dict[str, list[FileDocument]]:
+        return {"files": [self.file(file, space, token) for file in files]}
 
     def prompt(self, space: Space, token: str) -> str:
         info = self.info(space, token)
