@@ -150,7 +150,7 @@ class RoomTools:
     async def _take(self, space: Space, arguments: Arguments) -> StoredFile | EchoError:
         """Whatever ends this early leaves nothing of the file."""
         data: str = arguments["data_base64"]
-        if len(data) // 4 * 3 > self._file_bytes_max + 2:  # two that padding may stand for
+        if len(data) // 4 * 3 - data[-2:].count("=") > self._file_bytes_max:
             return EchoError.PAYLOAD_TOO_LARGE
         name, kind = file_name(arguments.get("name", DEFAULT_NAME)), stored_type(arguments.get("content_type"))
         begun = await self._files.begin(space, name, kind)

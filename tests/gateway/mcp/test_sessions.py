@@ -1,5 +1,8 @@
 """When a session of the handshake era is over, and whose it is."""
 
+from dataclasses import dataclass
+
+from gateway.main.session_kind import SessionLimits
 from gateway.mcp.sessions import Sessions
 from gateway.mcp.settings import McpSettings
 from tests.gateway.mcp.test_methods import principal
@@ -60,3 +63,37 @@ def test_same_sub_of_another_tenant_is_another_agent_and_all_are_bounded_togethe
     assert [sessions.admit(principal("other")) for _ in range(2)] == [True, False]
     sessions.give_up(principal())
     assert sessions.admit(principal("other"))
+
+
+@dataclass(frozen=True)
+class Guest:
+    space: str
+    address: str
+    expires_at_ms: int = 0
+
+    @property
+    def credential_id(self) -> str:
+        return f"space:{self.space}"
+
+    @property
+    def accounts(self) -> tuple[str, str]:
+        return self.space, self.address
+
+
+def test_each_account_of_a_caller_has_its_own_limit() -> None:
+    sessions = Sessions(SessionLimits(10, (2, 3), 100))
+    assert [sessions.admit(Guest("a", "1")) for _ in range(3)] == [True, True, False]
+    assert [sessions.admit(Guest("b", "1")) for _ in range(2)] == [True, False]  # of the address
+    assert sessions.admit(Guest("1", "a"))  # a space is no address
+    sessions.give_up(Guest("a", "1"))
+    assert [sessions.admit(Guest("b", "1")) for _ in range(2)] == [True, False]
+    assert sessions.admit(Guest("a", "2"))
+
+
+def test_session_of_one_space_is_not_found_with_the_token_of_another() -> None:
+    sessions = Sessions(SessionLimits(10, (2, 3), 100))
+    session = sessions.begin("s", Guest("a", "1"), 1000, 0)
+    assert sessions.find("s", Guest("a", "2")) is session  # the same token, from another address
+    assert sessions.find("s", Guest("b", "1")) is None
+    sessions.revoke("space:a")
+    assert sessions.due(0) == [session]
