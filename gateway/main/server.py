@@ -185,7 +185,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 spaces.on_move = rooms.move_end
                 admission = SpaceAdmission(spaces.find, spaces.now, settings.echo)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                routes = spaces_feature(spaces, admission, settings.echo, base, new_id, audit)
+                has_mcp = settings.mcp.enabled
+                routes = spaces_feature(spaces, admission, settings.echo, base, new_id, audit, has_mcp=has_mcp)
                 echo_features = (*echo_features, routes, entrance.feature)
             kinds = [kind for feature in echo_features for kind in feature.session_kinds]
             sessions = Sessions(settings.mcp.session_limits)

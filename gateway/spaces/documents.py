@@ -17,6 +17,8 @@ from schemas.echo.times import rfc3339
 _FOLDER = Path(__file__).parent
 _PROMPT = Template((_FOLDER / "prompt.txt").read_text())
 _DESCRIPTION = Template((_FOLDER / "description.md").read_text())
+_MCP = Template((_FOLDER / "description_mcp.md").read_text().rstrip())
+_NO_MCP = "MCP is switched off on this instance: `/mcp` answers 503 `mcp_disabled`."
 _PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
 _ENCRYPTED = Template(
     "Encryption is on: values and message data must be JWE compact strings (alg dir, enc A256GCM, random 96-bit IV).\n"
@@ -59,9 +61,10 @@ class FileDocument(TypedDict):
 
 
 class Documents:
-    def __init__(self, settings: EchoSettings, base: Callable[[], str]) -> None:
+    def __init__(self, settings: EchoSettings, base: Callable[[], str], *, has_mcp: bool = True) -> None:
         self._settings = settings
         self._base = base
+        self._has_mcp = has_mcp
 
     def info(self, space: Space, token: str) -> SpaceInfo:
         """For whoever has the token: it is repeated in it."""
@@ -114,13 +117,15 @@ class Documents:
         )
 
     def description(self) -> str:
-        return _DESCRIPTION.substitute(self._values())
+        values = self._values()
+        mcp = _MCP.substitute(values) if self._has_mcp else _NO_MCP
+        return _DESCRIPTION.substitute(values, mcp=mcp)
 
     def _values(self) -> dict[str, object]:
         settings = self._settings
         names = (
             "room_ttl_s", "value_bytes_max", "body_bytes_max", "keys_max", "kv_bytes_max", "file_bytes_max",
             "files_bytes_max", "files_max", "message_bytes_max", "connections_max", "frames_per_s_max", "csrf",
-            "service_name",
+            "service_name", "mcp_file_bytes",
         )  # fmt: skip
         return {"base": self._base(), **{name: getattr(settings, name) for name in names}}

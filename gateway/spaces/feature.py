@@ -36,9 +36,11 @@ def spaces_feature(
     base: Callable[[], str],
     new_id: Callable[[], str],
     audit: Audit,
+    *,
+    has_mcp: bool = True,
 ) -> Feature:
     """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens."""
-    documents, shares = Documents(settings, base), UploadShares(settings)
+    documents, shares = Documents(settings, base, has_mcp=has_mcp), UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
     kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)
     more: dict[tuple[str, bool], Methods] = {
