@@ -188,6 +188,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 has_mcp = settings.mcp.enabled
                 routes = spaces_feature(spaces, admission, settings.echo, base, new_id, audit, has_mcp=has_mcp)
                 echo_features = (*echo_features, routes, entrance.feature)
+            # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.
             kinds = [kind for feature in echo_features for kind in feature.session_kinds]
             sessions = Sessions(settings.mcp.session_limits)
             watches = Watches(directory, bus, settings.mcp, now, new_id, calls)

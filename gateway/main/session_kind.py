@@ -72,6 +72,10 @@ class SessionKind(Protocol):
     def admit(self, exchange: Exchange, token: str) -> Caller | Refusal | None:
         """Who asks; None: nobody has this credential."""
 
+    def takes_large(self, body: bytes) -> bool:
+        """Whether a body that is larger than an agent's may be is worth decoding. Asked before anything does: what is
+        not text in there costs many times its size."""
+
     def is_good(self, caller: Caller) -> bool:
         """Whether it still is, for one that has waited since it was admitted."""
 

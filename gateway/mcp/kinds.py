@@ -99,7 +99,9 @@ class KindEndpoint:
                 return EchoError.OVERLOADED
             chunk = await exchange.next_chunk()
             if chunk is None:
-                return b"".join(chunks)
+                body = b"".join(chunks)
+                is_fit = size <= BODY_BYTES_MAX or self._kind.takes_large(body)
+                return body if is_fit else EchoError.INVALID_PAYLOAD
             chunks.append(chunk)
             size += len(chunk)
 

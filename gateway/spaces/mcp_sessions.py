@@ -13,11 +13,12 @@ from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDon
 from gateway.net.echo_refusals import Refusal
 from gateway.net.exchange import Exchange
 from gateway.spaces.admission import SpaceAdmission, address_of
+from gateway.spaces.large_call_rules import is_mostly_text
 from gateway.spaces.room_tools import Failure, RoomCaller, RoomTools, credential_of
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError, error_object
 from schemas.echo.names import IAM_ACCESS, ROOM_TOKEN
-from schemas.echo.room_tools import ROOM_TOOLS, RoomTool
+from schemas.echo.room_tools import FULL, ROOM_TOOLS, RoomTool
 
 _INSTRUCTIONS = (
     "These tools belong to one echo space: a temporary room with values, files and live messages, shared by everybody "
@@ -31,7 +32,7 @@ NO_SUCH_TOOL = Failure(EchoError.NOT_FOUND)
 class RoomSessions:
     name = "space"
     instructions = _INSTRUCTIONS
-    scope = "echo.full"
+    scope = FULL
 
     def __init__(
         self,
@@ -75,14 +76,18 @@ class RoomSessions:
         self._refused[found.error.word] += 1
         return None if found.error is EchoError.SPACE_NOT_FOUND else found
 
+    def takes_large(self, body: bytes) -> bool:
+        return is_mostly_text(body)
+
     def is_good(self, caller: Caller) -> bool:
         assert isinstance(caller, RoomCaller)
         return self._admission.find(caller.token) is not None
 
     # ---- what it may do ----------------------------------------------------------------------------------------------
 
-    def tools(self, _: Caller) -> Sequence[Mapping[str, Any]]:
-        return [tool.listed for tool in ROOM_TOOLS.values()]
+    def tools(self, caller: Caller) -> Sequence[Mapping[str, Any]]:
+        assert isinstance(caller, RoomCaller)
+        return [tool.listed for tool in ROOM_TOOLS.values() if tool.is_open_to(caller.scopes)]
 
     async def call(self, caller: Caller, name: str, arguments: Any, share: LargeShare) -> ToolDone | ToolFailed | None:
         assert isinstance(caller, RoomCaller)
@@ -117,6 +122,8 @@ class RoomSessions:
             return Failure(over_rate.error, over_rate.wait_ms)
         if tool is None:
             return NO_SUCH_TOOL
+        if not tool.is_open_to(caller.scopes):
+            return Failure(EchoError.INSUFFICIENT_SCOPE)
         if not tool.takes(arguments):
             return Failure(EchoError.INVALID_PAYLOAD)
         outcome = await self._tools.by_name[tool.name](caller, arguments, share)

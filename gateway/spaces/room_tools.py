@@ -22,6 +22,7 @@ from gateway.spaces.settings import EchoSettings
 from gateway.spaces.upload_shares import SHARE_AGAIN_MS, UploadShares
 from schemas.echo.errors import EchoError
 from schemas.echo.kv import entry_document, read_write
+from schemas.echo.room_tools import FULL
 
 PIECE_BYTES = 64 * 1024  # of a file at once, in and out
 _PIECE_CHARS = 65_536  # of base64, a multiple of four
@@ -29,11 +30,12 @@ _PIECE_CHARS = 65_536  # of base64, a multiple of four
 
 @dataclass(frozen=True, slots=True)
 class RoomCaller:
-    """Who has the token of a room, at an address."""
+    """Who has the token of a room, at an address. The token opens everything."""
 
     space: Space
     token: str = field(repr=False)
     address: str
+    scopes: frozenset[str] = frozenset({FULL})
 
     @property
     def credential_id(self) -> str:

@@ -5,13 +5,14 @@ is for whoever serves them.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from schemas.contract import Contract
 
+FULL = "echo.full"  # all of the others, and administration
 # None: whoever gets into the room at all may use it.
 _SCOPES: Mapping[str, str | None] = {
     "echo_space_info": None,
@@ -34,6 +35,9 @@ class RoomTool:
     scope: str | None
     listed: Mapping[str, Any]  # as MCP shows it
     input: Contract
+
+    def is_open_to(self, scopes: Collection[str]) -> bool:
+        return self.scope is None or self.scope in scopes or FULL in scopes
 
     def takes(self, arguments: Any) -> bool:
         """Whether the arguments have the form. Never raises, whatever they are and whoever decoded them."""

@@ -30,7 +30,7 @@ def challenge(response: httpx2.Response) -> tuple[int, str]:
 @pytest.mark.parametrize("token", [UNKNOWN, "ea_" + "A" * 43, "es_", "es_\xff", "nonsense"])
 async def test_bad_credential_is_told_where_to_sign_in(tmp_path: Path, token: str) -> None:
     async with space_site(tmp_path) as one, httpx2.AsyncClient() as http:
-        headers = {"authorization": f"Bearer {token}".encode("latin-1")}
+        headers = {b"authorization": f"Bearer {token}".encode("latin-1")}
         for method in ("POST", "GET", "DELETE"):
             assert challenge(await http.request(method, one.url, headers=headers)) == (401, FOR_ROOMS)
         assert challenge(await http.post(one.url)) == (401, FOR_ROOMS)
@@ -191,6 +191,14 @@ async def test_bodies_of_rooms_may_be_large_and_those_of_agents_may_not(tmp_path
             assert (await agent.http.post(one.url, content=_pieces(b"x" * 60_000, 2))).status_code == 413
 
 
+async def test_large_body_of_many_small_things_is_refused_undecoded(tmp_path: Path) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        async with one.site.client(made.token) as client:
+            response = await client.modern("tools/call", name="echo_kv_set", arguments={"key": [{}] * 30_000})
+            assert (response.status_code, response.json()["error"]) == (400, "invalid_payload")
+
+
 async def _pieces(piece: bytes, count: int) -> Any:
     for _ in range(count):
         yield piece
@@ -216,7 +224,7 @@ async def test_large_bodies_are_few_at_a_time(tmp_path: Path) -> None:
             assert not (await call(client, "echo_space_info"))["isError"]  # small ones are not held up
             for stream in slow:
                 await stream.aclose()
-            await until_large_is(400)  # it is no JSON
+            await until_large_is(400)  # it is no call
 
 
 async def test_doubled_header_is_refused(tmp_path: Path) -> None:

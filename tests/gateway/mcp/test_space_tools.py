@@ -76,7 +76,7 @@ async def test_failures_can_be_read_by_a_model(tmp_path: Path) -> None:
     async with space_site(tmp_path, echo__mcp_file_bytes_max=100, echo__value_bytes_max=1000) as one:
         made = await one.room()
         async with one.site.client(made.token) as client:
-            for name, arguments, word in (
+            refused: tuple[tuple[str, dict[str, Any], str], ...] = (
                 ("echo_kv_get", {"key": "nothing"}, "key_not_found"),
                 ("echo_kv_get", {"key": "not/a/key"}, "invalid_key"),
                 ("echo_kv_get", {}, "invalid_payload"),
@@ -93,7 +93,8 @@ async def test_failures_can_be_read_by_a_model(tmp_path: Path) -> None:
                 ("echo_file_upload", {"data_base64": "aGk=aGk="}, "invalid_payload"),
                 ("echo_file_upload", {"data_base64": b64encode(bytes(101)).decode()}, "payload_too_large"),
                 *((name, arguments, "push_not_configured") for name, arguments in PUSH.items()),
-            ):
+            )
+            for name, arguments, word in refused:
                 assert (await failure(client, name, **arguments))["error"] == word, name
             assert (await call(client, "echo_file_list"))["structuredContent"] == {"files": []}
             largest = await call(client, "echo_file_upload", data_base64=b64encode(bytes(100)).decode())

@@ -28,7 +28,7 @@ def test_schemas_are_closed_and_compile_everywhere(tool: RoomTool) -> None:
         schema = tool.listed[side]
         jsonschema.Draft202012Validator.check_schema(schema)
         jsonschema.Draft7Validator.check_schema(schema)  # what clients of the 1.x SDKs know
-        assert Contract(schema)
+        Contract(schema)
         assert (schema["type"], "$id" in schema, "$ref" in str(schema)) == ("object", False, False)
         assert all(part["additionalProperties"] is False for part in objects(schema))
 
@@ -45,8 +45,8 @@ def test_tools_have_names_that_every_client_takes_and_words_for_models(tool: Roo
 def test_arguments_that_are_none_are_refused_and_nothing_raises() -> None:
     tool = ROOM_TOOLS["echo_kv_set"]
     assert tool.takes({"key": "k", "value": "v", "expires_at": 1.5})
-    for arguments in ([], None, "x", {}, {"key": 1, "value": "v"}, {"key": "k", "value": "v", "\ud800": 1}):
-        assert not tool.takes(arguments)
+    wrong: tuple[Any, ...] = ([], None, "x", {}, {"key": 1, "value": "v"}, {"key": "k", "value": "v", "\ud800": 1})
+    assert [arguments for arguments in wrong if tool.takes(arguments)] == []
     deep: dict[str, Any] = {}
     inner = deep
     for _ in range(50_000):
