@@ -115,9 +115,7 @@ class McpEndpoint:
         else:
             principal = caller
         note(exchange, DEVICE, body)
-        match self._lane.admit(exchange, principal):
-            case None:
-                await self._lane.serve(exchange, principal, body, self._refuse_ended)
+        match await self._lane.serve(exchange, principal, body, self._refuse_ended):
             case LaneFault.DOUBLED_HEADER:
                 message = "Mcp-Session-Id or MCP-Protocol-Version appears more than once."
                 await exchange.refuse(Code.MANIFEST_INVALID, message, "Send each of them at most once.")

@@ -82,10 +82,10 @@ class KindEndpoint:
             await refuse(exchange, body)
         elif not self._kind.is_good(caller):  # the body had to be waited for
             await self._refuse_unknown(exchange)
-        elif (fault := self.lane.admit(exchange, caller)) is not None:
-            await refuse(exchange, _SAID[fault])
         else:
-            await self.lane.serve(exchange, caller, body, self._refuse_unknown, {SHARE: share})
+            fault = await self.lane.serve(exchange, caller, body, self._refuse_unknown, {SHARE: share})
+            if fault is not None:
+                await refuse(exchange, _SAID[fault])
 
     async def _body(self, exchange: Exchange, share: LargeShare) -> bytes | EchoError:
         """Counted as it comes: what it says is of no account before it is whole, nor is what it announces."""

@@ -39,7 +39,7 @@ USERS_REMEMBERED_MAX = 1024  # as the SDK wants them; one more, and the one not 
 
 
 class LaneFault(Enum):
-    """Why a request is not served. What it was about to open is not open."""
+    """Why a request is not served; nothing has been answered yet."""
 
     DOUBLED_HEADER = auto()  # the SDK would take the first; it must mean the same to both of us
     STOPPING = auto()
@@ -163,16 +163,6 @@ class Lane:
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
-    def admit(self, exchange: Exchange, caller: Caller) -> LaneFault | None:
-        """None: serve it now, at once."""
-        if exchange.has_several(SESSION_ID) or exchange.has_several(VERSION):
-            return LaneFault.DOUBLED_HEADER
-        if self._manager is None or self._stopping:
-            return LaneFault.STOPPING
-        if _opens_session(exchange) and not self.sessions.admit(caller):
-            return LaneFault.TOO_MANY_SESSIONS
-        return None
-
     async def serve(
         self,
         exchange: Exchange,
@@ -180,24 +170,32 @@ class Lane:
         body: bytes | None,
         refuse_ended: Callable[[Exchange], Awaitable[None]],
         more: Mapping[str, Any] = {},
-    ) -> None:
-        """`refuse_ended` says that the credential has ended before there was an answer; `more` is for methods, in the
-        ASGI scope."""
-        serve = partial(self._serve, exchange, caller, body, refuse_ended, more)
+    ) -> LaneFault | None:
+        """None: it is answered. `refuse_ended` says that the credential has ended before there was an answer; `more` is
+        for methods, in the ASGI scope."""
+        if exchange.has_several(SESSION_ID) or exchange.has_several(VERSION):
+            return LaneFault.DOUBLED_HEADER
+        if self._manager is None or self._stopping:
+            return LaneFault.STOPPING
+        opens_session = _opens_session(exchange)
+        if opens_session and not self.sessions.admit(caller):
+            return LaneFault.TOO_MANY_SESSIONS
+        serve = partial(self._serve, exchange, caller, body, opens_session, refuse_ended, more)
         await exchange.hand_over(partial(answer_once, serve))
+        return None
 
     async def _serve(
         self,
         exchange: Exchange,
         caller: Caller,
         body: bytes | None,
+        opens_session: bool,
         refuse_ended: Callable[[Exchange], Awaitable[None]],
         more: Mapping[str, Any],
         receive: Receive,
         send: Send,
     ) -> None:
         assert self._manager is not None
-        opens_session = _opens_session(exchange)
         session = self.sessions.find(exchange.header(SESSION_ID), caller, self._path)
         status: int | None = None
         cut_off = finished = False
