@@ -37,9 +37,10 @@ from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Principal, Scope, TokenClass
 from gateway.main.clock import now
 from gateway.main.server import GC_THRESHOLDS
-from gateway.mcp.binding import PRINCIPAL, Binding
-from gateway.mcp.endpoint import security
+from gateway.mcp.binding import Binding
+from gateway.mcp.lane import CALLER
 from gateway.mcp.methods import Methods
+from gateway.mcp.origins import security
 from gateway.mcp.sessions import Sessions
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.watch import Watches
@@ -158,7 +159,7 @@ class OverSdk:
             "path": "/mcp",
             "query_string": b"",
             "headers": list(headers.items()),
-            PRINCIPAL: self._who,
+            CALLER: self._who,
         }
         body = json.dumps(request).encode()
         given = False
@@ -215,7 +216,7 @@ async def _walk(ask: Ask, tools_expected: int, steps: LongestStep) -> list[float
 @asynccontextmanager
 async def serving(fleet: Fleet, methods: Methods, settings: McpSettings) -> AsyncIterator[StreamableHTTPSessionManager]:
     watches = Watches(fleet.services.directory, fleet, settings, now, lambda: str(ULID()))
-    binding = Binding(methods, watches, Sessions(settings), Supervisor())
+    binding = Binding(methods, watches, Sessions(settings.session_limits), Supervisor())
     manager = StreamableHTTPSessionManager(
         binding.make_server(), json_response=not binding.streams_answers, security_settings=security(None)
     )

@@ -6,8 +6,8 @@ and files (`SpaceStore.end`), then the stream. Whatever a crash leaves half done
 What changes a space is decided, written and applied one at a time (`space_turns`). Somebody who is cancelled while
 waiting for that has changed nothing; from then on it is done wholly, whether or not the asker still waits.
 
-The values and files of a space are in `space_values` and `space_files`, its stream in `space_log`; its sockets are told
-by `on_end`.
+The values and files of a space are in `space_values` and `space_files`, its stream in `space_log`; its sockets and
+sessions are told by `on_end`.
 """
 
 from collections.abc import Callable, Sequence
@@ -69,8 +69,8 @@ class EchoSpaces:
         self.settings = settings
         self.now = forward_only(now)
         self.random = random
-        self.on_end: Callable[[str], None] = lambda _: None
-        """Told of every space that ends while the gateway runs, at once: its sockets are to be closed (4410)."""
+        self.on_end: list[Callable[[str], None]] = []
+        """Told of every space that ends while the gateway runs, at once: its sockets and sessions are to be closed."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
         self._log = SpaceLog(store, stream_log)
@@ -288,7 +288,8 @@ class EchoSpaces:
         self._indexes.forget(space_id)
         self._turns.forget(space_id)
         self._note_end(space_id, ending)
-        self.on_end(space_id)
+        for tell in self.on_end:
+            tell(space_id)
 
     def _note_end(self, space_id: str, ending: Ending) -> None:
         self._erasing.add(space_id)

@@ -1,5 +1,5 @@
-"""The audit: one line in the log for every call, stream and subscription, for what operators do, and for nodes that
-come and go; with two counts and a span for calls.
+"""The audit: one line in the log for every call, stream and subscription, for calls of rooms' tools, for what operators
+do, and for nodes that come and go; with two counts and a span for calls of devices' and upstreams' tools.
 
 Arguments, results, tokens and strings of a device are in none of them. The counts name nobody: each label is from a
 closed set, and every cell is there from the start, so that no caller can make them grow. docs/reference/audit.md lists
@@ -149,6 +149,29 @@ class Audit:
                 arrived_ms=record.arrived.wall_ms,
                 took_s=took_s,
             )
+
+    def space_call(
+        self,
+        space_id: str,
+        tool: str | None,
+        decision: Decision,
+        *,
+        code: str | None,
+        correlation_id: str,
+        took_s: float,
+        member_id: str | None = None,
+    ) -> None:
+        """A call of a room's tool over MCP is over. `tool` is one that there is, `code` a word of echo's errors."""
+        self._log.info(
+            "space_call",
+            space_id=space_id,
+            member_id=member_id,
+            tool=tool,
+            decision=str(decision),
+            code=code,
+            correlation_id=correlation_id,
+            took_ms=_rounded_ms(took_s),
+        )
 
     def action(
         self,

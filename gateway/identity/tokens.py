@@ -84,6 +84,7 @@ class TokenFault(StrEnum):
     NOT_YET_VALID = "not_yet_valid"
     EXPIRED = "expired"
     REVOKED = "revoked"
+    UNKNOWN = "unknown"  # looked up, not signed, and nobody has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,16 @@ class Principal:
     not_before_ms: int
     expires_at_ms: int
     issued_at_ms: int = 2**53  # what has no date is not old
+
+    @property
+    def credential_id(self) -> str:
+        """What it opens belongs to the token."""
+        return self.jti
+
+    @property
+    def accounts(self) -> tuple[tuple[str, str]]:
+        """What it opens is counted by the agent."""
+        return ((self.tenant, self.sub),)
 
 
 _Seconds = Annotated[float, msgspec.Meta(ge=0, le=2**53 / 1000)]  # as milliseconds still exact

@@ -1,9 +1,10 @@
 """What a package of the gateway brings to the whole. The composition root lists features and joins them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from actors.supervision.supervisor import Supervisor
+from gateway.main.session_kind import SessionKind
 from gateway.net.refusal_form import FormOf, device_form_only
 from gateway.net.router import Route
 
@@ -27,3 +28,5 @@ class Feature:
     """By path: whether a route of this feature takes WebSocket upgrades, with the door's UPGRADE."""
     refusal_form: FormOf = device_form_only
     """By path: how this feature says what is refused where no route answers, or before one does."""
+    session_kinds: Sequence[SessionKind] = ()
+    """Credentials that `/mcp` takes for this feature, and the tools that they open."""

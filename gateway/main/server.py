@@ -45,10 +45,11 @@ from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.feature import Feature
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
 from gateway.mcp.binding import Binding
+from gateway.mcp.disabled import disabled_feature
 from gateway.mcp.endpoint import McpEndpoint
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import Sessions
-from gateway.mcp.views import VIEWS, View
+from gateway.mcp.views import NAMED, VIEWS, View
 from gateway.mcp.watch import Watches
 from gateway.net.exchange import BODY_BYTES_MAX
 from gateway.net.http1.door import Door
@@ -60,7 +61,7 @@ from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
 from gateway.spaces.admission import SpaceAdmission
-from gateway.spaces.feature import body_bytes_max_with_spaces, ends_feature, spaces_feature
+from gateway.spaces.feature import counts_bodies, ends_feature, spaces_feature
 from gateway.spaces.opening import PublicBase, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
@@ -176,19 +177,40 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
-            sessions, watches = Sessions(settings.mcp), Watches(directory, bus, settings.mcp, now, new_id, calls)
-
-            def endpoint(view: View) -> McpEndpoint:
-                methods = Methods(directory, calls, now, settings.mcp, upstream_calls, view)
-                binding = make_binding(methods, watches, sessions, supervisor)
-                public_url = settings.http.public_url
-                return McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, public_url)
-
-            mcp, *other_views = map(endpoint, VIEWS)
             spaces = kept_spaces if settings.echo.enabled else None
             rooms = None
             if spaces is not None:
                 rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
+            echo_features: tuple[Feature, ...] = () if kept_spaces is None else (ends_feature(kept_spaces),)
+            if spaces is not None and rooms is not None and base is not None:
+                spaces.on_end.append(rooms.end)
+                spaces.on_move = rooms.move_end
+                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo)
+                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
+                has_mcp = settings.mcp.enabled
+                routes = spaces_feature(spaces, admission, settings.echo, base, new_id, audit, has_mcp=has_mcp)
+                echo_features = (*echo_features, routes, entrance.feature)
+            # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.
+            kinds = [kind for feature in echo_features for kind in feature.session_kinds]
+            sessions = Sessions(settings.mcp.session_limits)
+            watches = Watches(directory, bus, settings.mcp, now, new_id, calls)
+
+            def endpoint(view: View) -> McpEndpoint:
+                methods = Methods(directory, calls, now, settings.mcp, upstream_calls, view)
+                binding = make_binding(methods, watches, sessions, supervisor)
+                return McpEndpoint(
+                    binding,
+                    folder.verifier,
+                    sessions,
+                    watches,
+                    settings.mcp,
+                    settings.http.public_url,
+                    kinds if view is NAMED else (),
+                    logs=settings.log.mcp,
+                )
+
+            mcp, *other_views = map(endpoint, VIEWS)
+            mcp_features = [view.feature for view in (mcp, *other_views)]
             page = MetricsPage(
                 calls=audit.counts,
                 streams=streams,
@@ -196,7 +218,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 drops=devices.counts,
                 store=store,
                 ledgers=devices.ledgers,
-                mcp_sessions=sessions,
+                mcp_sessions=mcp.session_tables,
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, kept_spaces, rooms),
                 started_s=now_here().wall_ms / 1000,
@@ -217,18 +239,10 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 more.append(AdminSpaces(actions, spaces, rooms).routes)
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
-            echo_features: tuple[Feature, ...] = () if kept_spaces is None else (ends_feature(kept_spaces),)
-            if spaces is not None and rooms is not None and base is not None:
-                spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
-                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo)
-                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                routes = spaces_feature(spaces, admission, settings.echo, base, new_id)
-                echo_features = (*echo_features, routes, entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,
-                mcp.feature,
-                *(view.feature for view in other_views),
+                *(mcp_features if settings.mcp.enabled else [disabled_feature()]),
                 api_feature(
                     folder.verifier,
                     now_here,
@@ -252,10 +266,15 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             def form_of(path: str) -> RefusalForm | None:
                 return next(filter(None, (feature.refusal_form(path) for feature in features)), None)
 
+            def body_bytes_max(path: str) -> int:
+                """By the routes of spaces, and where rooms have sessions, bodies are counted as they come."""
+                counts_itself = spaces is not None and (counts_bodies(path) or path == NAMED.path)
+                return sys.maxsize if counts_itself else _body_bytes_max(path)
+
             door = Door(
                 supervisor,
                 Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade, form_of=form_of),
-                body_bytes_max=_body_bytes_max if spaces is None else body_bytes_max_with_spaces(_body_bytes_max),
+                body_bytes_max=body_bytes_max,
                 settings=door_settings,
                 tls=http_tls,
                 takes_upgrade=takes_upgrade,

@@ -17,8 +17,8 @@
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
 
-In the environment the same are HELIOGRAPH_DATA, HELIOGRAPH_HTTP_LISTEN, HELIOGRAPH_NODE_SILENCE_S_MAX and so on. A name
-that is not known is refused, with what it could have been.
+In the environment the same are HELIOGRAPH_DATA, HELIOGRAPH_HTTP_LISTEN, HELIOGRAPH_NODE_SILENCE_S_MAX and so on, and a
+few go by bare names too (`BARE`). A name that is not known is refused, with what it could have been.
 """
 
 import os
@@ -48,6 +48,8 @@ from gateway.observe.tracing import OtelSettings
 from gateway.spaces.settings import EchoSettings
 
 PREFIX = "HELIOGRAPH_"
+BARE = {"MCP_ENABLED": "mcp.enabled", "MCP_RELAX_ORIGIN": "mcp.relax_origin", "LOG_MCP": "log.mcp"}
+"""Variables that also go by names without the prefix, as the echo service has them; those with it win."""
 DATA = "heliograph-data"
 UNIX = "unix:"
 
@@ -159,6 +161,9 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
             raise SettingsError(f"cannot read {file}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{file} is not TOML: {error}") from error
+    for name, dotted in BARE.items():
+        if name in environment:
+            _put(values, dotted, _read(environment[name], _kind(dotted)))
     for name, value in environment.items():
         if name.startswith(PREFIX) and name not in FOR_COMMANDS:
             dotted = _dotted(name.removeprefix(PREFIX).lower())

@@ -33,6 +33,7 @@ from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.identity.tokens import Principal
 from gateway.mcp.errors import INVALID_PARAMS, RpcError, too_many_listeners
+from gateway.mcp.lane import CALLER
 from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import McpSession, Sessions
 from gateway.mcp.views import View
@@ -44,7 +45,6 @@ _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 _silent.setLevel(logging.CRITICAL)
 
-PRINCIPAL = "heliograph.principal"  # in the ASGI scope, set by the endpoint
 LISTS = frozenset(Changed)
 
 _PARAMS: dict[str, type[types.RequestParams]] = {
@@ -93,7 +93,8 @@ class Binding:
             title="Heliograph",
             instructions=self.view.instructions,
             cache_hints={
-                "server/discover": CacheHint(ttl_ms=60_000, scope="public"),
+                # Private: with another kind of credential the same address has other tools, and says other things.
+                "server/discover": CacheHint(ttl_ms=60_000, scope="private"),
                 "tools/list": CacheHint(ttl_ms=1000, scope="private"),
                 "resources/list": CacheHint(ttl_ms=1000, scope="private"),
                 "resources/templates/list": CacheHint(ttl_ms=60_000, scope="public"),
@@ -113,7 +114,7 @@ class Binding:
 
     def _handler(self, method: str) -> Callable[[Context, Any], Awaitable[dict[str, Any]]]:
         async def handle(ctx: Context, _: Any) -> dict[str, Any]:
-            with _translated():
+            with translated():
                 result = await self._methods.handle(_principal(ctx), method, ctx.params or {})
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 result["resultType"] = "complete"
@@ -128,15 +129,15 @@ class Binding:
         await trio.lowlevel.checkpoint()
         session = self._session(ctx)
         if session is not None and session.watch is None:
-            self._start_watch(session, ctx.session)
+            self._start_watch(session, _principal(ctx), ctx.session)
 
     async def _subscribe(self, ctx: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         await trio.lowlevel.checkpoint()
         session = self._session(ctx)
         if session is None:
             raise MCPError(INVALID_PARAMS, "Subscribing needs a session", {"code": "SESSION_NEEDED"})
-        watch = session.watch or self._start_watch(session, ctx.session)
-        with _translated():
+        watch = session.watch or self._start_watch(session, _principal(ctx), ctx.session)
+        with translated():
             if watch is None:
                 raise too_many_listeners()
             await self._watches.subscribe(watch, str(params.uri))
@@ -153,10 +154,10 @@ class Binding:
         session_id = ctx.request.headers.get("mcp-session-id") if ctx.request is not None else None
         return self._sessions.find(session_id, _principal(ctx), self.view.path)
 
-    def _start_watch(self, session: McpSession, channel: ServerSession) -> Watch | None:
+    def _start_watch(self, session: McpSession, principal: Principal, channel: ServerSession) -> Watch | None:
         """A task that tells the session's client what its watch has seen, for as long as the watch is open."""
-        version = self._methods.tools_version(session.principal)
-        watch = self._watches.open(session.principal, LISTS, version)
+        version = self._methods.tools_version(principal)
+        watch = self._watches.open(principal, LISTS, version)
         if watch is None:
             return None
         try:
@@ -189,11 +190,11 @@ class Binding:
         principal = _principal(ctx)
         watch = self._watches.open(principal, frozenset(lists), self._methods.tools_version(principal))
         if watch is None:
-            with _translated():
+            with translated():
                 raise too_many_listeners()
         meta = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
         try:
-            with _translated():
+            with translated():
                 for uri in asked.resource_subscriptions or ():
                     await self._watches.subscribe(watch, uri)
             honored = types.SubscriptionFilter(
@@ -215,7 +216,7 @@ class Binding:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
     try:
         yield
     except RpcError as error:
@@ -246,5 +247,5 @@ def _event(news: News) -> ServerEvent:
 
 def _principal(ctx: Context) -> Principal:
     assert ctx.request is not None
-    principal: Principal = ctx.request.scope[PRINCIPAL]
+    principal: Principal = ctx.request.scope[CALLER]
     return principal

@@ -20,16 +20,13 @@ from gateway.identity.tokens import Principal
 from gateway.mcp.errors import bad_cursor, denied, failed, not_authorized, resource_not_found, tool_not_found
 from gateway.mcp.metrics_resource import TEMPLATE, describe_resource, list_metrics, node_of_uri, tool_for, uri_of
 from gateway.mcp.settings import McpSettings
+from gateway.mcp.tool_results import CORRELATION_ID, Result, tool_failure, tool_result
 from gateway.mcp.views import NAMED, Sources, View
 from gateway.observe.tracing import parse_traceparent
 from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.projection import ToolName
 
 Params: TypeAlias = Mapping[str, Any]
-Result: TypeAlias = dict[str, Any]
-
-CORRELATION_ID = "io.heliograph/correlationId"
-ERROR = "io.heliograph/error"
 
 _NO_SUCH_TOOL = (Code.MANIFEST_NOT_FOUND, Code.KIND_UNSUPPORTED, Code.VERB_UNSUPPORTED)
 
@@ -85,14 +82,14 @@ class Methods:
         if isinstance(answer, Answered):
             if answer.as_mcp is not None:
                 return {**answer.as_mcp, "_meta": {CORRELATION_ID: answer.correlation_id}}
-            return _tool_result(answer.result, answer.correlation_id)
+            return tool_result(answer.result, answer.correlation_id)
         if answer.code in _NO_SUCH_TOOL and answer.reason is Reason.NAME:
             raise tool_not_found(correlation_id=answer.correlation_id)
         _raise_if_denied(answer)
         fix = answer.suggested_fix
         if answer.code is Code.BAD_REQUEST:
             fix = _how_to_subscribe(target_of(name)) or fix
-        return _tool_failure(_envelope(answer, fix), answer.correlation_id)
+        return tool_failure(_envelope(answer, fix), answer.correlation_id)
 
     # ---- resources --------------------------------------------------------------------------------------------------
 
@@ -130,30 +127,6 @@ def origin_of(params: Params) -> Origin:
     """A call over MCP, with the caller's span if a W3C `traceparent` in `_meta` names one."""
     meta = params.get("_meta")
     return Origin(Via.MCP, parse_traceparent(meta.get("traceparent")) if isinstance(meta, Mapping) else None)
-
-
-def _tool_result(value: Mapping[str, Any], correlation_id: str) -> Result:
-    """The same JSON twice: for programs, and as text for models."""
-    return {
-        "content": [_as_text(value)],
-        "structuredContent": value,
-        "isError": False,
-        "_meta": {CORRELATION_ID: correlation_id},
-    }
-
-
-def _tool_failure(error: ErrorEnvelope, correlation_id: str) -> Result:
-    """The same twice, but never as `structuredContent`: many clients hold that against the tool's `outputSchema` even
-    in a failure, and then their model reads that the content does not match, not why the call failed."""
-    return {
-        "content": [_as_text(error)],
-        "isError": True,
-        "_meta": {CORRELATION_ID: correlation_id, ERROR: error},
-    }
-
-
-def _as_text(value: Mapping[str, Any]) -> dict[str, str]:
-    return {"type": "text", "text": msgspec.json.encode(value).decode()}
 
 
 def _raise_if_denied(answer: Refused) -> None:

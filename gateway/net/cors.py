@@ -8,7 +8,7 @@ CORS: Mapping[bytes, bytes] = {
     b"access-control-allow-origin": b"*",
     b"access-control-expose-headers": b"ETag, Retry-After, WWW-Authenticate",
 }
-_PREFLIGHT: Mapping[bytes, bytes] = {
+PREFLIGHT: Mapping[bytes, bytes] = {
     **CORS,
     b"access-control-allow-methods": b"GET, HEAD, POST, PUT, PATCH, DELETE",
     b"access-control-allow-headers": b"*, Authorization",
@@ -17,4 +17,4 @@ _PREFLIGHT: Mapping[bytes, bytes] = {
 
 
 async def answer_preflight(exchange: Exchange) -> None:
-    await exchange.no_content(_PREFLIGHT)
+    await exchange.no_content(PREFLIGHT)

@@ -1,12 +1,19 @@
 """How the routes of echo spaces, and pages beside them, say an error: as the closed object, logged by its word."""
 
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.net.exchange import CORRELATION_ID, Exchange
 from schemas.echo.errors import EchoError, error_object, retry_after_s
 
 NO_STORE: Mapping[bytes, bytes] = {b"cache-control": b"no-store", b"x-content-type-options": b"nosniff"}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    error: EchoError
+    wait_ms: int | None = None
 
 
 class Refuse(Protocol):

@@ -187,6 +187,25 @@ class Exchange:
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 
+    def on_answer(self, begun: Callable[[MutableMapping[str, Any]], None]) -> None:
+        """Let `begun` see the head of the answer, whoever gives it, and add to it."""
+        send = self._send
+
+        async def send_seen(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                begun(message)
+            await send(message)
+
+        self._send = send_seen
+
+    def add_to_answer(self, headers: Mapping[bytes, bytes]) -> None:
+        """Send these too, whoever answers."""
+
+        def add(message: MutableMapping[str, Any]) -> None:
+            message["headers"] = [*message.get("headers", ()), *headers.items()]
+
+        self.on_answer(add)
+
     async def answer(
         self, status: int, body: bytes, content_type: bytes = b"application/json", headers: Mapping[bytes, bytes] = {}
     ) -> None:

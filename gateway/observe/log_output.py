@@ -36,6 +36,7 @@ _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 class LogSettings:
     target: str = "stderr"  # or stdout, or the path of a file
     format: Literal["auto", "json", "pretty"] = "auto"
+    mcp: bool = False  # a line `mcp` for every request to `/mcp`, without tokens and arguments
 
 
 class LogTargetError(Exception):

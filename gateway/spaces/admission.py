@@ -5,22 +5,16 @@ that holds a good token is never made to wait for what others of its address gue
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from actors.node.moment import Moment
 from actors.space.events import Space
+from gateway.net.echo_answers import Refusal as Refusal
 from gateway.net.exchange import Exchange
 from gateway.net.rates import Rate
 from gateway.net.rates import address_of as address_of
 from gateway.spaces.answers import Refuse, refuse
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    error: EchoError
-    wait_ms: int | None = None
 
 
 class SpaceAdmission:
@@ -42,10 +36,10 @@ class SpaceAdmission:
             return None
         found = self._find_or_refuse(exchange, token)
         if isinstance(found, Space):
-            wait_ms = self._of_spaces.take(found.space_id, self._now().mono_s)
-            if wait_ms is None:
+            over_rate = self.admit_call(found)
+            if over_rate is None:
                 return found
-            found = Refusal(EchoError.RATE_LIMITED, wait_ms)
+            found = over_rate
         await refuse(exchange, found.error, headers, found.wait_ms)
         return None
 
@@ -55,6 +49,20 @@ class SpaceAdmission:
         if wait_ms is not None:
             await refuse(exchange, EchoError.RATE_LIMITED, headers, wait_ms)
         return wait_ms is None
+
+    def admit_session(self, exchange: Exchange, token: str) -> Space | Refusal:
+        """The live space of this token, for a request of an MCP session; calls in it have `admit_call`."""
+        wait_ms = self._requests.take(address_of(exchange), self._now().mono_s)
+        return self._find_or_refuse(exchange, token) if wait_ms is None else Refusal(EchoError.RATE_LIMITED, wait_ms)
+
+    def admit_call(self, space: Space) -> Refusal | None:
+        """Whether the space may be asked for something now."""
+        wait_ms = self._of_spaces.take(space.space_id, self._now().mono_s)
+        return None if wait_ms is None else Refusal(EchoError.RATE_LIMITED, wait_ms)
+
+    def find(self, token: str) -> Space | None:
+        """The live space of this token, for one that was admitted and has waited since."""
+        return self._find(token)
 
     def admit_upgrade(self, exchange: Exchange, token: str) -> Space | Refusal:
         """The live space of this token. That its room may be entered now is asked when all else is right."""

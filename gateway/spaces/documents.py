@@ -1,14 +1,15 @@
-"""What is told of a space and of the service: the JSON document, the prompt, the description. Pure but for `base`.
+"""What is told of a space, its files and the service: JSON documents, the prompt, the description. Pure but for `base`.
 
 The texts are in the files beside this one, with a place for each value of this instance; all values are our own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from string import Template
 from typing import NotRequired, TypedDict
 
 from actors.space.events import Space
+from actors.space.store import StoredFile
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.envelope import room_key, shown_key
 from schemas.echo.times import rfc3339
@@ -16,6 +17,8 @@ from schemas.echo.times import rfc3339
 _FOLDER = Path(__file__).parent
 _PROMPT = Template((_FOLDER / "prompt.txt").read_text())
 _DESCRIPTION = Template((_FOLDER / "description.md").read_text())
+_MCP = Template((_FOLDER / "description_mcp.md").read_text().rstrip())
+_NO_MCP = "MCP is switched off on this instance: `/mcp` answers 503 `mcp_disabled`."
 _PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
 _ENCRYPTED = Template(
     "Encryption is on: values and message data must be JWE compact strings (alg dir, enc A256GCM, random 96-bit IV).\n"
@@ -46,10 +49,22 @@ class SpaceInfo(TypedDict):
     prompt_url: str
 
 
+class FileDocument(TypedDict):
+    file_id: str
+    name: str
+    content_type: str
+    size: int
+    sha256: str
+    created_at: str
+    expires_at: str
+    url: str
+
+
 class Documents:
-    def __init__(self, settings: EchoSettings, base: Callable[[], str]) -> None:
+    def __init__(self, settings: EchoSettings, base: Callable[[], str], *, has_mcp: bool = True) -> None:
         self._settings = settings
         self._base = base
+        self._has_mcp = has_mcp
 
     def info(self, space: Space, token: str) -> SpaceInfo:
         """For whoever has the token: it is repeated in it."""
@@ -71,6 +86,21 @@ class Documents:
             document["encryption_key"] = shown_key(room_key(token, space.space_id))
         return document
 
+    def file(self, file: StoredFile, space: Space, token: str) -> FileDocument:
+        return FileDocument(
+            file_id=file.file_id,
+            name=file.name,
+            content_type=file.content_type,
+            size=file.size,
+            sha256=file.sha256,
+            created_at=rfc3339(file.created_at_ms),
+            expires_at=rfc3339(space.ends_at_ms),
+            url=f"{self._base()}/api/s/{token}/files/{file.file_id}",
+        )
+
+    def files(self, files: Iterable[StoredFile], space: Space, token: str) -> dict[str, list[FileDocument]]:
+        return {"files": [self.file(file, space, token) for file in files]}
+
     def prompt(self, space: Space, token: str) -> str:
         info = self.info(space, token)
         encryption = _PLAIN
@@ -87,13 +117,15 @@ class Documents:
         )
 
     def description(self) -> str:
-        return _DESCRIPTION.substitute(self._values())
+        values = self._values()
+        mcp = _MCP.substitute(values) if self._has_mcp else _NO_MCP
+        return _DESCRIPTION.substitute(values, mcp=mcp)
 
     def _values(self) -> dict[str, object]:
         settings = self._settings
         names = (
             "room_ttl_s", "value_bytes_max", "body_bytes_max", "keys_max", "kv_bytes_max", "file_bytes_max",
             "files_bytes_max", "files_max", "message_bytes_max", "connections_max", "frames_per_s_max", "csrf",
-            "service_name",
+            "service_name", "mcp_file_bytes",
         )  # fmt: skip
         return {"base": self._base(), **{name: getattr(settings, name) for name in names}}

@@ -1,6 +1,5 @@
 """All routes of echo spaces but rooms, as one feature, and what ends spaces on time as another."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
 
@@ -10,6 +9,7 @@ from actors.space.spaces import EchoSpaces
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
+from gateway.calls.audit import Audit
 from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.main.feature import Feature
 from gateway.net.exchange import Exchange
@@ -20,12 +20,15 @@ from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.kv_routes import KvRoutes
+from gateway.spaces.mcp_sessions import RoomSessions
 from gateway.spaces.pages import ASSETS, STATIC
 from gateway.spaces.pages.page_routes import PageRoutes
 from gateway.spaces.refusals import form_at
+from gateway.spaces.room_tools import RoomTools
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
 from gateway.spaces.text_routes import TextRoutes
+from gateway.spaces.upload_shares import UploadShares
 
 
 def spaces_feature(
@@ -34,10 +37,14 @@ def spaces_feature(
     settings: EchoSettings,
     base: Callable[[], str],
     new_id: Callable[[], str],
+    audit: Audit,
+    *,
+    has_mcp: bool = True,
 ) -> Feature:
     """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens."""
-    documents = Documents(settings, base)
-    kv, files = KvRoutes(SpaceValues(spaces), settings), FileRoutes(SpaceFiles(spaces, new_id), settings, base)
+    documents, shares = Documents(settings, base, has_mcp=has_mcp), UploadShares(settings)
+    space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
+    kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)
     more: dict[tuple[str, bool], Methods] = {
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},
@@ -52,7 +59,10 @@ def spaces_feature(
     }
     refused = spaces.counts.requests_refused
     counted = {path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}
-    return Feature(counted, refusal_form=partial(form_at, refused=refused))
+    tools = RoomTools(space_values, space_files, documents, shares, settings)
+    sessions = RoomSessions(tools, admission, settings, audit, refused, new_id, spaces.now)
+    spaces.on_end.append(sessions.end)
+    return Feature(counted, refusal_form=partial(form_at, refused=refused), session_kinds=(sessions,))
 
 
 def ends_feature(spaces: EchoSpaces) -> Feature:
@@ -78,10 +88,6 @@ def _counted(handle: Handler, refused: dict[str, int]) -> Handler:
     return counted
 
 
-def body_bytes_max_with_spaces(otherwise: Callable[[str], int]) -> Callable[[str], int]:
-    """For the door: the routes of spaces count bodies themselves as they come, each by its own limit."""
-
-    def body_bytes_max(path: str) -> int:
-        return sys.maxsize if path.startswith(PREFIX) or path == CREATION_PATH else otherwise(path)
-
-    return body_bytes_max
+def counts_bodies(path: str) -> bool:
+    """Whether a route of spaces counts bodies itself as they come, by its own limit; the door need not."""
+    return path.startswith(PREFIX) or path == CREATION_PATH

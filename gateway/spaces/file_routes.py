@@ -1,9 +1,9 @@
 """`/api/s/:token/files` and `/api/s/:token/files/:file_id`: uploads as they come, downloads in pieces, never whole."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 
 from actors.space.events import Space
 from actors.space.space_files import FileComing, SpaceFiles
@@ -13,6 +13,7 @@ from gateway.net.cors import CORS
 from gateway.net.exchange import BodyTooLarge, Exchange, Receive, Send
 from gateway.spaces.admission import address_of
 from gateway.spaces.answers import NO_STORE, media_type, refuse
+from gateway.spaces.documents import Documents
 from gateway.spaces.file_content_rules import (
     ByteRange,
     Unsatisfiable,
@@ -24,12 +25,10 @@ from gateway.spaces.file_content_rules import (
 )
 from gateway.spaces.multipart import OVERHEAD_BYTES_MAX, MultipartFile, boundary_of
 from gateway.spaces.settings import EchoSettings
-from gateway.spaces.upload_shares import UploadShares
+from gateway.spaces.upload_shares import SHARE_AGAIN_MS, UploadShares
 from schemas.echo.errors import EchoError, error_object
-from schemas.echo.times import rfc3339
 
 READ_BYTES = 64 * 1024  # of a download at once
-SHARE_AGAIN_MS = 1_000  # until another attempt makes sense of who has too many uploads under way
 _SANDBOX: Mapping[bytes, bytes] = {
     **CORS,
     b"cache-control": b"private, no-store",
@@ -39,23 +38,12 @@ _SANDBOX: Mapping[bytes, bytes] = {
 }
 
 
-class FileDocument(TypedDict):
-    file_id: str
-    name: str
-    content_type: str
-    size: int
-    sha256: str
-    created_at: str
-    expires_at: str
-    url: str
-
-
 class FileRoutes:
-    def __init__(self, files: SpaceFiles, settings: EchoSettings, base: Callable[[], str]) -> None:
+    def __init__(self, files: SpaceFiles, settings: EchoSettings, documents: Documents, shares: UploadShares) -> None:
         self._files = files
         self._settings = settings
-        self._base = base
-        self._shares = UploadShares(settings)
+        self._documents = documents
+        self._shares = shares
         self._pace = BodyPace(
             settings.upload_free_s, settings.upload_bytes_per_s_min, idle_s_max=settings.upload_idle_s_max
         )
@@ -65,8 +53,7 @@ class FileRoutes:
         if isinstance(files, EchoError):
             await refuse(exchange, files, CORS)
             return
-        shown = [self._document(file, space, token) for file in files]
-        await exchange.json({"files": shown}, headers={**NO_STORE, **CORS})
+        await exchange.json(self._documents.files(files, space, token), headers={**NO_STORE, **CORS})
 
     async def delete(self, exchange: Exchange, space: Space, _: str, file_id: str) -> None:
         fault = await self._files.delete(space, file_id)
@@ -74,18 +61,6 @@ class FileRoutes:
             await refuse(exchange, fault, CORS)
             return
         await exchange.no_content(CORS)
-
-    def _document(self, file: StoredFile, space: Space, token: str) -> FileDocument:
-        return FileDocument(
-            file_id=file.file_id,
-            name=file.name,
-            content_type=file.content_type,
-            size=file.size,
-            sha256=file.sha256,
-            created_at=rfc3339(file.created_at_ms),
-            expires_at=rfc3339(space.ends_at_ms),
-            url=f"{self._base()}/api/s/{token}/files/{file.file_id}",
-        )
 
     # ---- in ----------------------------------------------------------------------------------------------------------
 
@@ -103,7 +78,7 @@ class FileRoutes:
         if isinstance(stored, EchoError):
             await refuse(exchange, stored, CORS)
             return
-        await exchange.json(self._document(stored, space, token), 201, {**NO_STORE, **CORS})
+        await exchange.json(self._documents.file(stored, space, token), 201, {**NO_STORE, **CORS})
 
     async def _take(self, exchange: Exchange, space: Space, boundary: bytes) -> StoredFile | EchoError:
         """Whatever ends this early leaves nothing of the file."""

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from actors.space.settings import SpaceSettings
+from gateway.net.exchange import BODY_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +43,21 @@ class EchoSettings(SpaceSettings):
     sockets_per_address_max: int = 1_024  # of all rooms, for one address; the next upgrade is 503 `overloaded`
     socket_read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
     socket_close_s_max: float = 5.0  # for the close frame to go out and the client to hang up; then closed regardless
+    # ---- rooms over MCP (`/mcp` with a room's token), with the rates of requests above
+    mcp_file_bytes_max: int | None = None  # through a tool; more is `payload_too_large`. None: as `file_bytes_max`
+    # Requests and answers above 64 KiB at a time, of all rooms: each is in memory several times over. The next one is
+    # 503 `overloaded`.
+    mcp_large_max: int = 4
+    mcp_sessions_max: int = 10_000  # of clients of the handshake era, of all rooms; the next is 503 `overloaded`
+    mcp_sessions_per_space_max: int = 256  # of one space, by whomever; the next is 503 `overloaded`
+    mcp_sessions_per_address_max: int = 128  # of one address, to whatever spaces; the next is 503 `overloaded`
+    mcp_session_idle_s_max: float = 1800.0  # without a request under way; then the session is over, and its id is 404
+
+    @property
+    def mcp_file_bytes(self) -> int:
+        return self.file_bytes_max if self.mcp_file_bytes_max is None else self.mcp_file_bytes_max
+
+    @property
+    def mcp_body_bytes(self) -> int:
+        """Of a request: a file in base64, or a value, and what is around it."""
+        return max(-(-self.mcp_file_bytes // 3) * 4 + BODY_BYTES_MAX, self.body_bytes_max)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from gateway.spaces.settings import EchoSettings
 
+SHARE_AGAIN_MS = 1_000  # until another attempt makes sense of who has too many uploads under way
+
 
 class UploadShares:
     def __init__(self, settings: EchoSettings) -> None:

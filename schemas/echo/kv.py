@@ -4,6 +4,8 @@ A body is judged by its form alone; whether its times, its size and its encrypti
 """
 
 import math
+from base64 import b64encode
+from collections.abc import Mapping
 from typing import Any
 
 import jiter
@@ -36,7 +38,15 @@ class KvEntry(msgspec.Struct, frozen=True):
 
 def decode_write(body: bytes, encoding: Encoding) -> KvWrite | EchoError:
     """Never raises, whatever the bytes; how many there may be is for the caller."""
-    write = _from_json(body) if encoding is Encoding.JSON else _from_protobuf(body)
+    return _in_form(_from_json(body) if encoding is Encoding.JSON else _from_protobuf(body))
+
+
+def read_write(members: Mapping[str, Any]) -> KvWrite | EchoError:
+    """The same of a JSON object that somebody else has decoded, with whatever decoder."""
+    return _in_form(_from_members(members))
+
+
+def _in_form(write: KvWrite | None) -> KvWrite | EchoError:
     if write is None or (write.ttl_s is not None and (write.ttl_s < 1 or write.expires_at_ms is not None)):
         return EchoError.INVALID_PAYLOAD
     return write
@@ -47,7 +57,11 @@ def _from_json(body: bytes) -> KvWrite | None:
         raw = jiter.from_json(body, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError:
         return None
-    if not isinstance(raw, dict) or not raw.keys() <= _MEMBERS:
+    return _from_members(raw) if isinstance(raw, dict) else None
+
+
+def _from_members(raw: Mapping[str, Any]) -> KvWrite | None:
+    if not raw.keys() <= _MEMBERS:
         return None
     value, ttl_s, encrypt = raw.get("value"), raw.get("ttl_seconds"), raw.get("encrypt", False)
     if not isinstance(value, str) or not isinstance(encrypt, bool):
@@ -57,7 +71,10 @@ def _from_json(body: bytes) -> KvWrite | None:
     expires_at_ms = _time(raw["expires_at"]) if "expires_at" in raw else None
     if "expires_at" in raw and expires_at_ms is None:
         return None
-    return KvWrite(value.encode(), ttl_s, expires_at_ms, encrypt)
+    try:
+        return KvWrite(value.encode(), ttl_s, expires_at_ms, encrypt)
+    except UnicodeEncodeError:  # half of a surrogate pair, which some decoders let through
+        return None
 
 
 def _time(value: Any) -> int | None:
@@ -90,6 +107,11 @@ def encode_entry(entry: KvEntry, encoding: Encoding) -> bytes:
             encrypted=entry.encrypted,
         )
         return bytes(message.SerializeToString())
+    return msgspec.json.encode(entry_document(entry))
+
+
+def entry_document(entry: KvEntry) -> dict[str, Any]:
+    """As JSON has it."""
     raw: dict[str, Any] = {
         "key": entry.key,
         "version": entry.version,
@@ -101,5 +123,5 @@ def encode_entry(entry: KvEntry, encoding: Encoding) -> bytes:
         try:
             raw["value"] = entry.value.decode()
         except UnicodeDecodeError:
-            raw["value_base64"] = entry.value  # as msgspec writes bytes
-    return msgspec.json.encode(raw)
+            raw["value_base64"] = b64encode(entry.value).decode()
+    return raw

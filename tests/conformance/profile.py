@@ -19,7 +19,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from gateway.mcp.binding import PRINCIPAL, Binding
+from gateway.mcp.binding import Binding
+from gateway.mcp.lane import CALLER
 from gateway.mcp.watch import Changed
 from tests.conformance import fixtures, input_required
 from tests.conformance.fixtures import embedded, image, text
@@ -116,7 +117,7 @@ class Profile(Binding):
 
 def _token_id(ctx: Context) -> str:
     assert ctx.request is not None
-    return str(ctx.request.scope[PRINCIPAL].jti)
+    return str(ctx.request.scope[CALLER].jti)
 
 
 # ---- how a fixture comes before, or behind, what the gateway has ----------------------------------------------------

@@ -43,6 +43,19 @@ NOT_APPLICABLE: dict[str, str] = {
     "tasks-mrtr-composition": _TASKS,
 }
 
+# What a session of a room is held to as well. It has the room's tools and no fixtures, so what needs one is left out.
+ROOM_SCENARIOS = (
+    "server-initialize",
+    "server-session-lifecycle",
+    "server-stateless",
+    "ping",
+    "tools-list",
+    "server-sse-multiple-streams",
+    "dns-rebinding-protection",
+    "http-header-validation",
+)
+_NEEDS_FIXTURE = "Not testable: server does not list the diagnostic tool"
+
 
 class Report:
     def __init__(self, scenarios: Mapping[str, list[str]]) -> None:
@@ -72,6 +85,18 @@ class Report:
             elif outcome.is_clean and not applies:
                 self.problems.append(f"{name} ({version}, {view}) passes, though it is said not to apply")
 
+    def of_room(self, version: str) -> list[str]:
+        return [name for name in ROOM_SCENARIOS if name in self.of_version(version)]
+
+    def add_room(self, version: str, outcomes: Mapping[str, Outcome]) -> None:
+        """The same of a room's session."""
+        for name in self.of_room(version):
+            outcome = outcomes.get(name, Outcome(0, ("it did not run",)))
+            why = [complaint for complaint in outcome.complaints if _NEEDS_FIXTURE not in complaint]
+            if why or not outcome.passed:
+                why = why or ["none of its checks passed"]
+                self.problems.append("\n     ".join([f"{name} ({version}, a room's session)", *why]))
+
     def table(self) -> str:
         width = max(map(len, self._scenarios))
         lines = [" " * width + "".join(f"  {column:>10}" for column in _COLUMNS)]
@@ -97,6 +122,7 @@ class Report:
             dashes="|".join(["---"] * (len(_COLUMNS) + 1)),
             rows="\n".join(rows),
             reasons="\n".join(reasons),
+            rooms=_wrapped(_ROOMS.format(names=", ".join(f"`{name}`" for name in ROOM_SCENARIOS))),
             clients=client_table(),
         )
 
@@ -130,6 +156,11 @@ _WHAT = (
     "from npm (Linux on x64; elsewhere it takes the one on the PATH), and fails when it finds something else than this "
     "page says; `.venv/bin/python -m tests.conformance.run --write-docs` writes the page anew."
 )
+_ROOMS = (
+    "With the token of an [echo space](spaces.md#9-mcp) `/mcp` has other tools and the same transport. The run holds "
+    "such a session to {names}, in each version that they are for. It has no fixtures: what `server-stateless` asks of "
+    "diagnostic tools is left out."
+)
 _PAGE = """\
 # MCP conformance
 
@@ -149,6 +180,9 @@ _PAGE = """\
 
 ## Not applicable
 {reasons}
+
+## Sessions of rooms
+{rooms}
 
 ## Clients of the 1.x SDKs
 `make conformance` then runs clients that are built on the official SDKs, as most desktop clients are, on each

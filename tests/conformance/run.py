@@ -1,5 +1,5 @@
 """`make conformance`: the official MCP suite, both eras, against every view of a whole gateway with the conformance
-profile.
+profile, and what applies of it against a session of a room.
 
 A gateway on a free port of this machine, in a folder that goes at the end, with one live node (so that lists have real
 things next to the fixtures) and a token for the suite. Exits with 1 when a scenario that applies does not pass, when
@@ -32,11 +32,13 @@ from actors.device.file_journal import FileJournal
 from actors.device.identity import DeviceIdentity, hw_fingerprint
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
+from actors.space.spaces import Opened
 from gateway.identity.tokens import Scope, TokenClass
 from gateway.main.server import Running, running
 from gateway.main.settings import load
 from gateway.mcp.views import NAMED, VIEWS
 from gateway.observe.log_output import LogSettings, log_to
+from schemas.echo.frames import Encoding
 from tests.conformance.profile import Profile
 from tests.conformance.report import EXTENSION, PAGE, VERSIONS, Report
 from tests.conformance.suite import NotInstalledError, Outcome, Suite, find_suite
@@ -85,7 +87,27 @@ async def _run(command: list[str]) -> Report:
             report = Report(await suites[NAMED.path].scenarios())
             for view, suite in suites.items():  # one after another: what one of them changes, all views tell
                 await _check(report, view, suite, folder / view[1:].replace("/", "-"))
+            room = Suite(command, f"http://{gateway.http}{NAMED.path}", await _open_room(gateway))
+            await _check_room(report, room, folder / "room")
             return report
+
+
+async def _open_room(gateway: Running) -> str:
+    """Its token."""
+    assert gateway.spaces is not None
+    opened = await gateway.spaces.open(Encoding.JSON, None, is_encrypted=False)
+    assert isinstance(opened, Opened)
+    return opened.token
+
+
+async def _check_room(report: Report, suite: Suite, folder: Path) -> None:
+    for version in VERSIONS:
+        outcomes: dict[str, Outcome] = {}
+        for name in report.of_room(version):
+            _show(f"a room's session {version}: {name}")
+            outcomes |= await suite.check_scenario(name, folder / version / name, version)
+        report.add_room(version, outcomes)
+        _show(f"a room's session {version}: {len(outcomes)} scenarios", end="\n")
 
 
 async def _check(report: Report, view: str, suite: Suite, folder: Path) -> None:
@@ -125,7 +147,13 @@ def _show(line: str, end: str = "") -> None:
 
 @asynccontextmanager
 async def _gateway(folder: Path) -> AsyncIterator[Running]:
-    flags = {"data": str(folder / "data"), "http.listen": "127.0.0.1:0", "devices.listen": "127.0.0.1:0"}
+    flags = {
+        "data": str(folder / "data"),
+        "http.listen": "127.0.0.1:0",
+        "devices.listen": "127.0.0.1:0",
+        "echo.enabled": True,
+        "echo.disk_free_min": 0.0,
+    }
     started: list[Running] = []
 
     def change_tools() -> None:

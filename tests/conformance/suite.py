@@ -72,9 +72,10 @@ class Suite:
         )  # fmt: skip
         return _outcomes(folder)
 
-    async def check_scenario(self, name: str, folder: Path) -> dict[str, Outcome]:
-        """One scenario, in the version that suits it."""
-        await self._run("server", "--url", self._url, "--scenario", name, "-o", str(folder))
+    async def check_scenario(self, name: str, folder: Path, version: str | None = None) -> dict[str, Outcome]:
+        """One scenario, in this version, or else in the one that suits it."""
+        of_version = () if version is None else ("--spec-version", version)
+        await self._run("server", "--url", self._url, "--scenario", name, *of_version, "-o", str(folder))
         return _outcomes(folder)
 
     async def _run(self, *arguments: str, progress: Callable[[str], None] = lambda _: None) -> str:

@@ -6,7 +6,7 @@ no id of a node, agent, tenant or tool is one, so the number of series is the sa
 
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -41,7 +41,7 @@ class MetricsPage:
     drops: Mapping[Drop, int]  # of frames of nodes
     store: SqliteStore
     ledgers: Ledgers
-    mcp_sessions: Sized
+    mcp_sessions: Sequence[Sized]  # of every kind
     listeners: Sized
     spaces: SpaceFamilies
     started_s: float  # Unix time
@@ -56,7 +56,7 @@ class MetricsPage:
         yield from self._nodes()
         yield from self._log()
         yield from self._governance()
-        yield gauge("heliograph_mcp_sessions", "MCP sessions that are open.", len(self.mcp_sessions))
+        yield gauge("heliograph_mcp_sessions", "MCP sessions that are open.", sum(map(len, self.mcp_sessions)))
         yield gauge(
             "heliograph_listeners", "MCP clients that are told of changes, by session or stream.", len(self.listeners)
         )

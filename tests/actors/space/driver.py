@@ -44,7 +44,7 @@ class World:
             await store.load()
             log = self.log_over(self.log_disk)
             spaces = EchoSpaces(store, log, self.settings, self.now, self.random, lambda: mint.mint(self.now_ms))
-            spaces.on_end = self.ended.append
+            spaces.on_end.append(self.ended.append)
             await spaces.load()
             yield spaces
 

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from gateway.identity.tokens import Principal
 from gateway.mcp.errors import RpcError
-from gateway.mcp.methods import CORRELATION_ID
+from gateway.mcp.tool_results import CORRELATION_ID
 from schemas.contract import contract
 from tests.actors.node.harness import ScriptedNode
 from tests.gateway.api.client import Response, token

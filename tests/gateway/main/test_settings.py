@@ -225,3 +225,17 @@ def test_redirects_of_sign_in_that_could_never_be_meant_stop_the_start(name: str
 
 def test_variables_of_commands_are_no_settings() -> None:
     assert load(None, dict.fromkeys(FOR_COMMANDS, "x"), {}) == load(None, {}, {})
+
+
+def test_some_variables_go_by_bare_names_too_and_those_with_the_prefix_win() -> None:
+    bare = {"MCP_ENABLED": "false", "MCP_RELAX_ORIGIN": "true", "LOG_MCP": "1", "MCP_SESSIONS_MAX": "3"}
+    settings = load(None, bare, {})
+    assert (settings.mcp.enabled, settings.mcp.relax_origin, settings.log.mcp) == (False, True, True)
+    assert settings.mcp.sessions_max == 10_000  # not one of them
+    prefixed = {"HELIOGRAPH_MCP_ENABLED": "true", "HELIOGRAPH_LOG_MCP": "false"}
+    for environment in ({**bare, **prefixed}, {**prefixed, **bare}):
+        settings = load(None, environment, {})
+        assert (settings.mcp.enabled, settings.mcp.relax_origin, settings.log.mcp) == (True, True, False)
+    assert load(None, bare, {"mcp.enabled": True}).mcp.enabled
+    with pytest.raises(SettingsError, match="mcp"):
+        load(None, {"MCP_ENABLED": "perhaps"}, {})

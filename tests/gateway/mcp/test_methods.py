@@ -16,8 +16,9 @@ from gateway.calls.audit import Origin, Via
 from gateway.calls.tool_calls import ToolCalls
 from gateway.identity.tokens import Principal, Scope, TokenClass
 from gateway.mcp.errors import RpcError
-from gateway.mcp.methods import CORRELATION_ID, ERROR, Methods, origin_of
+from gateway.mcp.methods import Methods, origin_of
 from gateway.mcp.settings import McpSettings
+from gateway.mcp.tool_results import CORRELATION_ID, ERROR
 from schemas.contract import contract
 from schemas.frames import CmdCancel
 from tests.actors.node.harness import Gateway, ScriptedNode, now, until

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlencode
 
 import trio
 
+from gateway.calls.audit import Audit
 from gateway.net.router import Router
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import spaces_feature
@@ -112,5 +113,5 @@ async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> A
             return mint.mint(world.now_ms)
 
         admission = SpaceAdmission(spaces.find, spaces.now, settings)
-        feature = spaces_feature(spaces, admission, settings, lambda: BASE, new_id)
+        feature = spaces_feature(spaces, admission, settings, lambda: BASE, new_id, Audit(spaces.now))
         yield Site(world, Router(new_id, feature.routes, form_of=feature.refusal_form))

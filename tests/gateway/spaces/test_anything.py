@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from actors.space.rooms import Rooms
 from actors.supervision.supervisor import Supervisor
 from gateway.api.health import HealthRoutes
+from gateway.calls.audit import Audit
 from gateway.main.server import running
 from gateway.main.settings import load
 from gateway.net.http1.heads import claimed_path
@@ -165,7 +166,7 @@ async def site() -> AsyncIterator[Site]:
         supervisor = Supervisor()
         admission = SpaceAdmission(spaces.find, world.now, PLENTY)
         rooms = RoomEntrance(admission, Rooms(supervisor, PLENTY, world.now), supervisor, pump, PLENTY)
-        feature = spaces_feature(spaces, admission, PLENTY, lambda: BASE, new_id)
+        feature = spaces_feature(spaces, admission, PLENTY, lambda: BASE, new_id, Audit(spaces.now))
         routes = (feature.routes, rooms.feature.routes, HealthRoutes(ready, "kisko-echo").routes)
         yield Site(world, Router(new_id, *routes, form_of=feature.refusal_form))
     pump.close()

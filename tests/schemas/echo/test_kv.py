@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schemas.echo import echo_pb2 as pb
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
-from schemas.echo.kv import KvEntry, KvWrite, decode_write, encode_entry
+from schemas.echo.kv import KvEntry, KvWrite, decode_write, encode_entry, read_write
 
 
 def from_json(raw: Any) -> KvWrite | EchoError:
@@ -97,3 +97,10 @@ def test_bytes_that_are_not_utf_8_are_base64_in_json_and_a_write_repeats_none() 
     assert "value" not in raw
     written = json.loads(encode_entry(KvEntry("k", 7, 1, 2, True), Encoding.JSON))
     assert list(written) == ["key", "version", "updated_at", "expires_at", "encrypted"]
+
+
+def test_object_that_somebody_else_decoded_is_judged_alike() -> None:
+    assert read_write({"value": "v", "ttl_seconds": 5}) == KvWrite(b"v", 5)
+    for members in ({}, {"value": 1}, {"value": "v", "more": 1}, {"value": "v", "ttl_seconds": 0}, {"value": "\udc00"}):
+        assert read_write(members) is EchoError.INVALID_PAYLOAD
+    assert read_write({"value": "v", "expires_at": float("nan")}) == KvWrite(b"v", None, -1000)

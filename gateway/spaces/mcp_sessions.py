@@ -1,0 +1,130 @@
+"""Rooms over `/mcp`: the token of a room is the credential, its tools are those of the room, its limits the room's.
+
+A request counts toward the rate of its address, a call toward that of its room, both shared with REST; a token that no
+room has is a guess. Each call leaves one line in the audit. What sessions are and how MCP is spoken is the endpoint's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from actors.node.moment import Moment
+from gateway.calls.audit import Audit, Decision
+from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDone, ToolFailed
+from gateway.net.echo_answers import Refusal
+from gateway.net.exchange import Exchange
+from gateway.spaces.admission import SpaceAdmission, address_of
+from gateway.spaces.large_call_rules import is_mostly_text
+from gateway.spaces.room_tools import Failure, RoomCaller, RoomTools, credential_of
+from gateway.spaces.settings import EchoSettings
+from schemas.echo.errors import EchoError, error_object
+from schemas.echo.names import IAM_ACCESS, ROOM_TOKEN
+from schemas.echo.room_tools import FULL, ROOM_TOOLS, RoomTool
+
+_INSTRUCTIONS = (
+    "These tools belong to one echo space: a temporary room with values, files and live messages, shared by everybody "
+    "who has its token, and erased at its end. echo_system_prompt tells all about it; echo_space_info has its "
+    "addresses, the WebSocket for live messages among them. A result with isError carries an object: error is a word "
+    "for programs, message says what is wrong."
+)
+NO_SUCH_TOOL = Failure(EchoError.NOT_FOUND)
+
+
+class RoomSessions:
+    name = "space"
+    instructions = _INSTRUCTIONS
+    scope = FULL
+
+    def __init__(
+        self,
+        tools: RoomTools,
+        admission: SpaceAdmission,
+        settings: EchoSettings,
+        audit: Audit,
+        refused: dict[str, int],
+        new_id: Callable[[], str],
+        now: Callable[[], Moment],
+    ) -> None:
+        """`refused` counts by the word."""
+        self.limits = SessionLimits(
+            settings.mcp_sessions_max,
+            (settings.mcp_sessions_per_space_max, settings.mcp_sessions_per_address_max),
+            settings.mcp_session_idle_s_max,
+        )
+        self.body_bytes_max = settings.mcp_body_bytes
+        self.large_max = settings.mcp_large_max
+        self.on_end: Callable[[str], None] = lambda _: None
+        self._tools = tools
+        self._admission = admission
+        self._audit = audit
+        self._refused = refused
+        self._new_id = new_id
+        self._now = now
+
+    def end(self, space_id: str) -> None:
+        """The room is over, and so is all that its token has opened."""
+        self.on_end(credential_of(space_id))
+
+    # ---- who asks ----------------------------------------------------------------------------------------------------
+
+    def claims(self, token: str) -> bool:
+        return token.startswith((ROOM_TOKEN, IAM_ACCESS))
+
+    def admit(self, exchange: Exchange, token: str) -> Caller | Refusal | None:
+        found = self._admission.admit_session(exchange, token)
+        if not isinstance(found, Refusal):
+            return RoomCaller(found, token, address_of(exchange))
+        self._refused[found.error.word] += 1
+        return None if found.error is EchoError.SPACE_NOT_FOUND else found
+
+    def takes_large(self, body: bytes) -> bool:
+        return is_mostly_text(body)
+
+    def is_good(self, caller: Caller) -> bool:
+        assert isinstance(caller, RoomCaller)
+        return self._admission.find(caller.token) is not None
+
+    # ---- what it may do ----------------------------------------------------------------------------------------------
+
+    def tools(self, caller: Caller) -> Sequence[Mapping[str, Any]]:
+        assert isinstance(caller, RoomCaller)
+        return [tool.listed for tool in ROOM_TOOLS.values() if tool.is_open_to(caller.scopes)]
+
+    async def call(self, caller: Caller, name: str, arguments: Any, share: LargeShare) -> ToolDone | ToolFailed | None:
+        assert isinstance(caller, RoomCaller)
+        correlation_id, began_s, tool = self._new_id(), self._now().mono_s, ROOM_TOOLS.get(name)
+        decision = Decision.ABANDONED
+        outcome: Mapping[str, Any] | Failure | None = None
+        try:
+            outcome = await self._outcome(caller, tool, arguments, share)
+            decision = Decision.REFUSED if isinstance(outcome, Failure) else Decision.ANSWERED
+        finally:
+            self._audit.space_call(
+                caller.space.space_id,
+                None if tool is None else tool.name,
+                decision,
+                code=outcome.error.word if isinstance(outcome, Failure) else None,
+                correlation_id=correlation_id,
+                took_s=self._now().mono_s - began_s,
+            )
+        if not isinstance(outcome, Failure):
+            return ToolDone(outcome, correlation_id)
+        self._refused[outcome.error.word] += 1
+        if outcome is NO_SUCH_TOOL:
+            return None
+        error = {**error_object(outcome.error, correlation_id, outcome.retry_after_ms), **outcome.more}
+        return ToolFailed(error, correlation_id)
+
+    async def _outcome(
+        self, caller: RoomCaller, tool: RoomTool | None, arguments: Any, share: LargeShare
+    ) -> Mapping[str, Any] | Failure:
+        over_rate = self._admission.admit_call(caller.space)
+        if over_rate is not None:
+            return Failure(over_rate.error, over_rate.wait_ms)
+        if tool is None:
+            return NO_SUCH_TOOL
+        if not tool.is_open_to(caller.scopes):
+            return Failure(EchoError.INSUFFICIENT_SCOPE)
+        if not tool.takes(arguments):
+            return Failure(EchoError.INVALID_PAYLOAD)
+        outcome = await self._tools.by_name[tool.name](caller, arguments, share)
+        return Failure(outcome) if isinstance(outcome, EchoError) else outcome

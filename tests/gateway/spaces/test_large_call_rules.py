@@ -1,0 +1,50 @@
+"""Which large requests are decoded at all."""
+
+import json
+import tracemalloc
+
+import pytest
+
+from gateway.spaces.large_call_rules import is_mostly_text
+
+LONG = "A" * 1_000_000
+
+
+def call(arguments: object, **more: object) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "params": {"name": "t", "arguments": arguments}, **more}).encode()
+
+
+@pytest.mark.parametrize("arguments", [{"data_base64": LONG}, {"key": "k", "value": '\u00e9"\\n' * 100_000}])
+def test_one_long_text_is_taken_whatever_its_escapes(arguments: dict[str, str]) -> None:
+    assert is_mostly_text(call(arguments))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"x" * 100_000,
+        b"[" * 10_000_000,
+        b'{"params":' * 1_000_000,
+        b'{"params":{"arguments":{"data_base64":"' + b"A" * 100_000,
+        b"\xff" * 100_000,
+        call([LONG]),
+        call({"data_base64": [0] * 100_000}),
+        call({"data_base64": LONG, "name": "x" * 70_000}),
+        call({"data_base64": LONG}, more=[{}] * 30_000),
+        b'{"params":{"arguments":{"value":[' + b"{}," * 30_000 + b'0]}},"params":{"arguments":{"value":"v"}}}',
+        json.dumps([json.loads(call({"value": LONG}))]).encode(),
+    ],
+    ids=range(12),
+)
+def test_what_is_long_in_another_way_is_not_decoded(body: bytes) -> None:
+    assert not is_mostly_text(body)
+
+
+def test_judging_takes_no_memory_for_many_small_things() -> None:
+    body = call({"value": [{"a": []}] * 300_000})
+    tracemalloc.start()
+    assert not is_mostly_text(body)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * len(body)  # a copy of what it judges, and no objects

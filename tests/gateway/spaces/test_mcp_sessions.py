@@ -1,0 +1,80 @@
+"""What a caller of a room may use by its scopes, and what the description says of it."""
+
+from dataclasses import replace
+
+from actors.space.space_files import SpaceFiles
+from actors.space.space_values import SpaceValues
+from actors.space.spaces import EchoSpaces
+from gateway.calls.audit import Audit
+from gateway.main.session_kind import ToolDone, ToolFailed
+from gateway.mcp.large_requests import LargeRequests
+from gateway.spaces.admission import SpaceAdmission
+from gateway.spaces.documents import Documents
+from gateway.spaces.mcp_sessions import RoomSessions
+from gateway.spaces.room_tools import RoomCaller, RoomTools
+from gateway.spaces.upload_shares import UploadShares
+from schemas.echo.room_tools import ROOM_TOOLS
+from schemas.ulids import Mint
+from tests.actors.space.driver import World, opened
+from tests.gateway.spaces.site import BASE, PLENTY, site
+
+
+def sessions_of(world: World, spaces: EchoSpaces) -> RoomSessions:
+    mint = Mint(world.random)
+
+    def new_id() -> str:
+        return mint.mint(world.now_ms)
+
+    documents = Documents(PLENTY, lambda: BASE)
+    tools = RoomTools(SpaceValues(spaces), SpaceFiles(spaces, new_id), documents, UploadShares(PLENTY), PLENTY)
+    admission = SpaceAdmission(spaces.find, spaces.now, PLENTY)
+    return RoomSessions(tools, admission, PLENTY, Audit(spaces.now), spaces.counts.requests_refused, new_id, spaces.now)
+
+
+async def test_scopes_filter_the_list_and_the_calls() -> None:
+    world = World(PLENTY)
+    async with world.process() as spaces:
+        sessions, made = sessions_of(world, spaces), await opened(spaces)
+        owner = RoomCaller(made.space, made.token, "192.0.2.1")
+        reader = replace(owner, scopes=frozenset({"kv_read"}))
+        assert [tool["name"] for tool in sessions.tools(owner)] == list(ROOM_TOOLS)
+        assert [tool["name"] for tool in sessions.tools(reader)] == [
+            "echo_space_info",
+            "echo_system_prompt",
+            "echo_kv_get",
+            "echo_push_vapid_public",
+        ]
+        with LargeRequests(1).request() as share:
+            arguments = {"key": "k", "value": "v"}
+            refused = await sessions.call(reader, "echo_kv_set", arguments, share)
+            assert isinstance(refused, ToolFailed)
+            assert refused.error["error"] == "insufficient_scope"
+            assert isinstance(await sessions.call(owner, "echo_kv_set", arguments, share), ToolDone)
+            assert isinstance(await sessions.call(reader, "echo_kv_get", {"key": "k"}, share), ToolDone)
+        assert spaces.counts.requests_refused["insufficient_scope"] == 1
+
+
+async def test_the_end_of_a_space_is_told_by_the_name_of_its_credential() -> None:
+    world = World(PLENTY)
+    async with world.process() as spaces:
+        sessions, made = sessions_of(world, spaces), await opened(spaces, 60)
+        ended: list[str] = []
+        sessions.on_end = ended.append
+        spaces.on_end.append(sessions.end)
+        caller = RoomCaller(made.space, made.token, "192.0.2.1")
+        assert sessions.is_good(caller)
+        world.now_ms += 60_000
+        assert not sessions.is_good(caller)  # from that instant, whether or not anybody has noticed
+        await spaces.end_what_is_over()
+        assert ended == [caller.credential_id]
+        assert made.token not in repr(caller)
+
+
+async def test_description_says_how_mcp_is_used_or_that_it_is_off() -> None:
+    async with site() as one:
+        told = (await one.ask("GET", "/service/description")).body.decode()
+    assert f"`{BASE}/mcp` speaks the Model Context Protocol" in told
+    assert [name for name in ROOM_TOOLS if f"`{name}`" not in told] == []
+    off = Documents(PLENTY, lambda: BASE, has_mcp=False).description()
+    assert "mcp_disabled" in off
+    assert "echo_kv_get" not in off
