@@ -5,12 +5,9 @@ import pytest
 
 from actors.grants.grant_events import GrantEvent, GrantIssued, GrantRevoked
 from actors.grants.grant_rules import (
-    Access,
     Decision,
-    Grant,
     GrantFault,
     GrantLimits,
-    Grants,
     NewGrant,
     NewTokens,
     issue,
@@ -18,6 +15,7 @@ from actors.grants.grant_rules import (
     revoke,
     revoke_member,
 )
+from actors.grants.grants import Access, Grant, Grants, TokenIndex
 
 LIMITS = GrantLimits()
 NOW_MS = 1_700_000_000_000
@@ -409,3 +407,16 @@ def test_events_read_again_give_the_same_grants() -> None:
     again = Grants(decoder.decode(msgspec.json.encode(written)))
     assert list(again) == list(grants)
     assert again.find(b"a5", NOW_MS) == grants.find(b"a5", NOW_MS)
+
+
+def test_givers_that_share_an_index_know_their_own_tokens_alone() -> None:
+    index = TokenIndex()
+    here, there = Grants(giver="here", index=index), Grants(giver="there", index=index)
+    applied(here, issue(here, new(0), LIMITS, NOW_MS))
+    applied(there, issue(there, new(1), LIMITS, NOW_MS))
+    assert (here.find(b"a0", NOW_MS), here.find(b"a1", NOW_MS)) == (index.access[b"a0"], None)
+    assert renew(here, 1, 2, NOW_MS) is GrantFault.UNKNOWN
+    assert index.access[b"a1"].giver == "there"
+    assert index.refresh == {b"r0": ("here", "g"), b"r1": ("there", "g")}
+    assert here.clear() == ["g"]
+    assert (list(index.access), list(index.refresh)) == ([b"a1"], [b"r1"])

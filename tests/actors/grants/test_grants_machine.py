@@ -14,7 +14,6 @@ from actors.grants.grant_rules import (
     Decision,
     GrantFault,
     GrantLimits,
-    Grants,
     NewGrant,
     NewTokens,
     issue,
@@ -22,6 +21,7 @@ from actors.grants.grant_rules import (
     revoke,
     revoke_member,
 )
+from actors.grants.grants import Grants
 
 LIMITS = GrantLimits(access_s=60, refresh_s=200, absolute_s=500, rotations_max=6, member_grants_max=2, lapse_s=90)
 SCOPES = frozenset({"a", "b"})
