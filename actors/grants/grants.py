@@ -82,8 +82,10 @@ class Grants:
         self._access_hashes: dict[str, list[bytes]] = {}  # of each grant: at most two, the latest last
         self._refresh_hashes: dict[str, list[bytes]] = {}  # of each grant: every one that it ever had
         self._of_member: dict[str, dict[str, None]] = {}  # in the order of their beginning
-        # When something may be due, the soonest first. An entry that no longer tells the truth is dropped when met.
+        self._lapsed: set[str] = set()  # of which what they opened has been closed, and which stand
+        # When to look at which grant, the soonest first: once for each, unless it has to be sooner than planned.
         self._due: list[tuple[int, str]] = []
+        self._planned: dict[str, int] = {}
         for event in events:
             self.apply(event)
 
@@ -92,7 +94,6 @@ class Grants:
         over = list(self._grants)
         for grant_id in over:
             self._drop(grant_id)
-        self._due.clear()
         return over
 
     def __len__(self) -> int:
@@ -140,23 +141,34 @@ class Grants:
     # ---- what the clock ends -----------------------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """When to ask `due` again; None: not before something is applied."""
+        """When to ask `due` again, at the latest; None: not before something is applied."""
         return self._due[0][0] if self._due else None
 
     def due(self, now_ms: int) -> list[str]:
         """Grants of which everything that they opened is to be closed. Those that are over are forgotten."""
-        now_ms, lapsed = max(now_ms, self.seen_ms), dict[str, None]()
+        now_ms, closing = max(now_ms, self.seen_ms), list[str]()
         while self._due and self._due[0][0] <= now_ms:
             at_ms, grant_id = heappop(self._due)
-            grant = self._grants.get(grant_id)
-            if grant is None:
+            if self._planned.get(grant_id) != at_ms:
                 continue
+            del self._planned[grant_id]
+            grant = self._grants[grant_id]
             if grant.stands_until_ms <= now_ms:
                 self._drop(grant_id)
-                lapsed[grant_id] = None
-            elif at_ms == self.opened_until_ms(grant):
-                lapsed[grant_id] = None
-        return list(lapsed)
+                closing.append(grant_id)
+                continue
+            if self.opened_until_ms(grant) <= now_ms and grant_id not in self._lapsed:
+                self._lapsed.add(grant_id)
+                closing.append(grant_id)
+            self._plan(grant)
+        return closing
+
+    def _plan(self, grant: Grant) -> None:
+        at_ms = grant.stands_until_ms if grant.grant_id in self._lapsed else self.opened_until_ms(grant)
+        planned_ms = self._planned.get(grant.grant_id)
+        if planned_ms is None or at_ms < planned_ms:
+            self._planned[grant.grant_id] = at_ms
+            heappush(self._due, (at_ms, grant.grant_id))
 
     def resume(self, seen_ms: int, now_ms: int) -> list[str]:
         """After a restart: the grants that are over because the clock was set back meanwhile."""
@@ -167,11 +179,11 @@ class Grants:
 
     # ---- what happened -----------------------------------------------------------------------------------------------
 
-    def apply(self, event: GrantEvent) -> None:
-        self.saw(event.at_ms)
+    def apply(self, event: GrantEvent) -> list[str]:
+        """The grants that end by it."""
+        over = self.saw(event.at_ms)
         if isinstance(event, GrantRevoked):
-            self._drop(event.grant_id)
-            return
+            return [*over, event.grant_id] if self._drop(event.grant_id) else over
         before = self._grants.get(event.grant_id)
         grant = _evolve(before, event)
         self._grants[event.grant_id] = grant
@@ -180,15 +192,20 @@ class Grants:
             self._index.refresh[event.refresh_hash] = (self._giver, event.grant_id)
             self._refresh_hashes.setdefault(event.grant_id, []).append(event.refresh_hash)
         self._replace_access(event)
-        for at_ms in {self.opened_until_ms(grant), grant.stands_until_ms}:
-            heappush(self._due, (at_ms, event.grant_id))
+        self._lapsed.discard(event.grant_id)
+        self._plan(grant)
+        return over
 
-    def saw(self, at_ms: int) -> None:
-        """Something was written at this time, in the same stream. Earlier than before: the clock was set back."""
-        if at_ms < self.seen_ms - FOLLOWED_MS:
-            self.clear()
-            self.seen_ms = at_ms
-        self.seen_ms = max(self.seen_ms, at_ms)
+    def saw(self, at_ms: int) -> list[str]:
+        """Something was written at this time, in the same stream. Earlier than before: the clock was set back.
+
+        The grants that are over because of that.
+        """
+        if at_ms >= self.seen_ms - FOLLOWED_MS:
+            self.seen_ms = max(self.seen_ms, at_ms)
+            return []
+        self.seen_ms = at_ms
+        return self.clear()
 
     def _replace_access(self, event: GrantIssued) -> None:
         if event.access_hash is None:
@@ -205,10 +222,12 @@ class Grants:
         ends_ms, scopes = min(event.access_ends_ms, event.ends_ms), frozenset(event.scopes)
         tokens[event.access_hash] = Access(event.grant_id, event.member_id, scopes, ends_ms, self._giver)
 
-    def _drop(self, grant_id: str) -> None:
+    def _drop(self, grant_id: str) -> bool:
         grant = self._grants.pop(grant_id, None)
         if grant is None:
-            return
+            return False
+        self._planned.pop(grant_id, None)
+        self._lapsed.discard(grant_id)
         for access_hash in self._access_hashes.pop(grant_id, ()):
             del self._index.access[access_hash]
         for refresh_hash in self._refresh_hashes.pop(grant_id, ()):
@@ -217,6 +236,7 @@ class Grants:
         del of_member[grant_id]
         if not of_member:
             del self._of_member[grant.member_id]
+        return True
 
 
 def _evolve(before: Grant | None, event: GrantIssued) -> Grant:

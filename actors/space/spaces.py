@@ -79,6 +79,8 @@ class EchoSpaces:
         """Told of every space that ends while the gateway runs, at once: its sockets are to be closed (4410)."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
+        self.on_load: Callable[[str, Sequence[Event], int], None] = lambda _space_id, _events, _seen_ms: None
+        """At the start, told of every live space what its stream has, and when spaces were seen last."""
         self._log = stream_log
         self._new_id = new_id
         self._spaces = Spaces()
@@ -113,10 +115,12 @@ class EchoSpaces:
             space_id = stream.removeprefix(PREFIX)
             if space_id == stream:
                 continue
-            space = await self._read(stream, space_id, seen_ms) if space_id in kept else None
+            history: list[Event] = []
+            space = await self._read(stream, space_id, seen_ms, history) if space_id in kept else None
             kept.discard(space_id)
             if space is not None and space.is_live(self.now().wall_ms):
                 self._spaces.put(space)
+                self.on_load(space_id, history, seen_ms)
             elif space is not None:
                 self._note_end(space_id, space.ending or Ending.EXPIRED)
             else:
@@ -127,8 +131,8 @@ class EchoSpaces:
             await self._seen.write(self.now().wall_ms)
         await self.end_what_is_over()
 
-    async def _read(self, stream: str, space_id: str, seen_ms: int) -> Space | None:
-        """None: nobody will ever open it again, so it is as good as over."""
+    async def _read(self, stream: str, space_id: str, seen_ms: int, history: list[Event]) -> Space | None:
+        """None: nobody will ever open it again, so it is as good as over. What was read goes into `history`."""
         space: Space | None = None
         try:
             loaded = await self._log.load(stream)
@@ -136,7 +140,9 @@ class EchoSpaces:
                 return None
             for recorded in loaded.events:
                 body = self.store.unseal(space_id, recorded.data)
-                space = space if body is None else events.evolve(space, events.decode(body))
+                if body is not None:
+                    history.append(events.decode(body))
+                    space = events.evolve(space, history[-1])
         except (UnreadableError, ValueError):  # ValueError: what is in there is not an event of ours
             log.error("space_unreadable", space_id=space_id)
             return None
@@ -195,8 +201,7 @@ class EchoSpaces:
 
     def is_live(self, space_id: str) -> bool:
         """Whether it is still there, for those who have waited meanwhile."""
-        space = self._spaces.get(space_id)
-        return space is not None and space.is_live(self.now().wall_ms)
+        return self.get(space_id) is not None
 
     async def move_end(self, space_id: str, claim: str, ttl_s: int) -> Space | EchoError:
         """To `ttl_s` from now, by its creator."""
@@ -218,6 +223,23 @@ class EchoSpaces:
         moved = self._apply(current, decided)
         self.on_move(space_id, moved.ends_at_ms)
         return moved
+
+    async def record(self, space_id: str, decided: Sequence[Event]) -> EchoError | None:
+        """Write what was decided elsewhere on a live space. Once begun it is finished, whoever still waits.
+
+        After None it is true of the space; with a fault it is not, and of a space that ended meanwhile nobody asks.
+        """
+        with trio.CancelScope(shield=True):
+            fault = await self._append(space_id, decided)
+        current = self._spaces.get(space_id)
+        if fault is None and current is not None:
+            self._apply(current, decided)
+        return fault if current is not None else EchoError.SPACE_NOT_FOUND
+
+    def get(self, space_id: str) -> Space | None:
+        """A live one, by its name: whoever asks has to show something else."""
+        space = self._spaces.get(space_id)
+        return space if space is not None and space.is_live(self.now().wall_ms) else None
 
     async def delete(self, space_id: str, claim: str) -> EchoError | None:
         """By its creator. None when nothing of it is left."""

@@ -361,6 +361,7 @@ def test_refresh_keeps_open_what_a_grant_opened() -> None:
 
 def test_grant_that_is_over_is_forgotten_when_that_is_due() -> None:
     grants = one_grant()
+    assert grants.due(END_MS - 1) == ["g"], "what it opened"
     assert grants.due(END_MS) == ["g"]
     assert len(grants) == 0
     assert grants.next_due_ms() is None

@@ -1,6 +1,6 @@
 """Spaces of a gateway over stores in memory that outlive it, with a clock that only tests move."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import trio
@@ -26,6 +26,7 @@ class World:
         self.settings = settings or SpaceSettings(disk_free_min=0.0)
         self.ended: list[str] = []
         self.follows_trio = False  # or time passes only when a test says so
+        self.before_load: Callable[[EchoSpaces], None] = lambda _: None
         self._randoms = 0
 
     def now(self) -> Moment:
@@ -44,6 +45,7 @@ class World:
             log = MemoryStore(self.log_disk)
             spaces = EchoSpaces(store, log, self.settings, self.now, self.random, lambda: mint.mint(self.now_ms))
             spaces.on_end = self.ended.append
+            self.before_load(spaces)
             await spaces.load()
             yield spaces
 
