@@ -3,8 +3,10 @@
 from collections import deque
 
 from actors.bucket_rules import TokenBucket
+from actors.grants.grants import Access
 from actors.space.settings import SpaceSettings
 from schemas.echo.frames import Member
+from schemas.echo.scopes import WS_READ, WS_WRITE, allows
 
 
 class Connection:
@@ -12,11 +14,15 @@ class Connection:
 
     __slots__ = (
         "bad_frames",
+        "can_receive",
+        "can_send",
         "conn",
+        "grant_id",
         "heard_s",
         "is_paused",
         "is_warned",
         "key",
+        "member_id",
         "rate",
         "since_ms",
         "state",
@@ -32,6 +38,9 @@ class Connection:
         self.conn = key  # by which others know it; an older one's, when its `uid` came back soon enough
         self.uid = uid
         self.subs: dict[str, None] = {}  # in the order of joining
+        self.grant_id: str | None = None  # in a space with IAM: it ends with this
+        self.member_id: str | None = None
+        self.can_send = self.can_receive = True
         self.wants_copy = False  # of what it sends itself
         self.watches = True  # presence
         self.since_ms = now_ms
@@ -47,9 +56,14 @@ class Connection:
         """To the others it is this one, which has gone and is back."""
         self.conn, self.since_ms, self.state, self.states = before.conn, before.since_ms, before.state, before.states
 
+    def admit(self, access: Access) -> None:
+        """In a space with IAM. That it may do anything at all has been seen to."""
+        self.grant_id, self.member_id = access.grant_id, access.member_id
+        self.can_send, self.can_receive = allows(access.scopes, WS_WRITE), allows(access.scopes, WS_READ)
+
     @property
     def member(self) -> Member:
-        return Member(self.uid, self.conn, tuple(self.subs), self.since_ms, self.state)
+        return Member(self.uid, self.conn, tuple(self.subs), self.since_ms, self.state, self.member_id)
 
     def state_wait_ms(self, settings: SpaceSettings, now_s: float) -> int | None:
         """Takes a change of state; or how long until one is taken."""

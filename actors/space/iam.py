@@ -10,6 +10,7 @@ Tokens are found by hash, in one dictionary for all spaces. Verifying passkeys a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 
 import structlog
@@ -20,7 +21,16 @@ from actors.grants.grant_rules import GrantFault, NewTokens, revoke
 from actors.grants.grants import Access, TokenIndex
 from actors.space import iam_rules
 from actors.space.events import Event, Space
-from actors.space.iam_events import IamDisabled, IamEnabled, IamEvent, InviteIssued, MemberAdded, Passkey, PasskeyAdded
+from actors.space.iam_events import (
+    IamDisabled,
+    IamEnabled,
+    IamEvent,
+    InviteIssued,
+    MemberAdded,
+    Passkey,
+    PasskeyAdded,
+    UidTaken,
+)
 from actors.space.iam_rules import Iam, IamDecision, IamMember, NewMember
 from actors.space.spaces import EchoSpaces
 from schemas.echo.errors import EchoError
@@ -64,6 +74,7 @@ class _Entry:
     iam: Iam
     turn: trio.Lock = field(default_factory=trio.Lock)
     planned_ms: int | None = None  # when to look whether a grant of it is over
+    unwritten: list[UidTaken] = field(default_factory=list)  # no more than there may be names
 
 
 class SpaceIam:
@@ -73,7 +84,7 @@ class SpaceIam:
         self.on_grant_end: Callable[[str, str], None] = lambda _space_id, _grant_id: None
         """Told at once: everything that this grant of this space opened is to be closed (4401)."""
         self.on_iam: Callable[[str], None] = lambda _space_id: None
-        """Told of every space whose IAM was switched on: what its bare token opened is to be closed (4401)."""
+        """Told of every space whose IAM was switched on or off: what was open until then is to be closed (4401)."""
         self._spaces = spaces
         self._settings = spaces.settings
         self._new_id = new_id
@@ -81,6 +92,7 @@ class SpaceIam:
         self._entries: dict[str, _Entry] = {}
         self._space_of: dict[bytes, str] = {}  # by credential, those being written included
         self._due: list[tuple[int, str]] = []  # when to look at which space, the soonest first
+        self._unwritten: set[str] = set()  # spaces with names that are not written yet
         spaces.on_load = self._load
 
     def __len__(self) -> int:
@@ -252,12 +264,56 @@ class SpaceIam:
 
         return _fault(await self._record(space_id, decide))
 
+    # ---- names in rooms ----------------------------------------------------------------------------------------------
+
+    def of_room(self, space_id: str) -> "SpaceRoomIam":
+        """What the room of this space asks."""
+        return SpaceRoomIam(self, space_id)
+
+    def uid_owner(self, space_id: str, uid: str) -> str | None:
+        entry = self._entries.get(space_id)
+        return None if entry is None else entry.iam.uids.owner(uid)
+
+    def claim_uid(self, space_id: str, uid: str, member_id: str, *, is_minted: bool) -> bool:
+        """True at once, and written within seconds by `run`: a connection does not wait for the disk."""
+        entry = self._entries.get(space_id)
+        if entry is None:
+            return False
+        uids = entry.iam.uids
+        if not uids.may_claim(uid, member_id, self._settings.iam_uids_max, is_minted=is_minted):
+            return False
+        if is_minted:
+            uids.mint(uid, member_id)
+        elif not uids.is_named(uid):
+            uids.name(uid, member_id)
+            self._unwritten.add(space_id)
+            entry.unwritten.append(UidTaken(self._now_ms(), uid, member_id))
+        return True
+
+    async def write_names(self) -> None:
+        """What the disk refuses is tried again the next time."""
+        for space_id in list(self._unwritten):
+            entry = self._entries.get(space_id)
+            if entry is None:
+                self._unwritten.discard(space_id)
+                continue
+            taken = tuple(entry.unwritten)
+
+            def decide(_iam: Iam, _space: Space, now_ms: int, taken: Sequence[UidTaken] = taken) -> IamDecision:
+                return [UidTaken(now_ms, event.uid, event.member_id) for event in taken]
+
+            if _fault(await self._record(space_id, decide)) is None:
+                del entry.unwritten[: len(taken)]
+                if not entry.unwritten:
+                    self._unwritten.discard(space_id)
+
     # ---- the clock ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Have what grants opened closed on time."""
+        """Have what grants opened closed on time, and the names in rooms written."""
         while True:
             self.end_what_is_over()
+            await self.write_names()
             await trio.sleep(LOOK_S)
 
     def end_what_is_over(self) -> None:
@@ -317,8 +373,7 @@ class SpaceIam:
         for event in decided:
             if isinstance(event, IamEnabled | IamDisabled):
                 log.info("space_iam", space_id=space_id, enabled=iam.is_enabled)
-                if iam.is_enabled:
-                    self.on_iam(space_id)
+                self.on_iam(space_id)
 
     def _tell(self, space_id: str, grant_ids: Sequence[str]) -> None:
         for grant_id in grant_ids:
@@ -348,6 +403,20 @@ class SpaceIam:
 
     def _now_ms(self) -> int:
         return self._spaces.now().wall_ms
+
+
+class SpaceRoomIam:
+    """Implements `actors.space.room_iam.RoomIam`."""
+
+    def __init__(self, iam: SpaceIam, space_id: str) -> None:
+        self._find = iam.find
+        self._space_id = space_id
+        self.claim_uid = partial(iam.claim_uid, space_id)
+        self.uid_owner = partial(iam.uid_owner, space_id)
+
+    def find(self, access_token: str) -> Access | None:
+        access = self._find(access_token)
+        return access if access is not None and access.giver == self._space_id else None
 
 
 @dataclass(frozen=True, slots=True)

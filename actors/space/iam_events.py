@@ -61,6 +61,21 @@ class InviteIssued(_Event, frozen=True):
     ends_ms: int
 
 
+class UidTaken(_Event, frozen=True):
+    """A `uid` in the room is this member's for as long as the room lives."""
+
+    uid: str
+    member_id: str
+
+
 IamEvent: TypeAlias = (
-    IamEnabled | IamDisabled | MemberAdded | PasskeyAdded | PasskeyUsed | MemberRemoved | InviteIssued | GrantEvent
+    IamEnabled
+    | IamDisabled
+    | MemberAdded
+    | PasskeyAdded
+    | PasskeyUsed
+    | MemberRemoved
+    | InviteIssued
+    | UidTaken
+    | GrantEvent
 )

@@ -31,9 +31,11 @@ from actors.space.iam_events import (
     Passkey,
     PasskeyAdded,
     PasskeyUsed,
+    UidTaken,
 )
 from actors.space.settings import SpaceSettings
 from actors.space.space_rules import holds_claim
+from actors.space.uid_rules import UidOwners
 from schemas.echo.errors import EchoError
 from schemas.echo.scopes import FULL, SCOPES, covers
 
@@ -78,6 +80,7 @@ class Iam:
         self.invites: dict[bytes, InviteIssued] = {}
         self.member_of: dict[bytes, str] = {}
         """By credential."""
+        self.uids = UidOwners()
         self.grants = Grants(giver=space_id, index=index)
 
     def apply(self, event: Event) -> list[str]:
@@ -115,6 +118,8 @@ class Iam:
             case InviteIssued():
                 self.invites = {key: invite for key, invite in self.invites.items() if event.at_ms < invite.ends_ms}
                 self.invites[event.invite_hash] = event
+            case UidTaken():
+                self.uids.name(event.uid, event.member_id)
             case _:
                 pass
         return over

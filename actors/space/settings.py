@@ -31,6 +31,8 @@ class SpaceSettings:
     iam_invite_s: int = 86_400  # life of an invite for which none is asked, never beyond the room's; then it is 401
     iam_grants_max: int = 16  # of a member, standing; one more ends the one that was refreshed least recently
     iam_rotations_max: int = 1_000  # refreshes of one grant; then it is refreshed no more: its member signs in again
+    iam_uids_max: int = 1_000  # names that members chose in the room of a space; another new one is closed with 4403
+    iam_auth_s: float = 5.0  # for the `auth` frame of a connection without an access token; then 4408
     # ---- the disk, of all spaces
     # With what is on its way; writes beyond it are 503 `storage_not_ready`, reads go on.
     total_bytes_max: int = 10 * 1024**3

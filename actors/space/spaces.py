@@ -203,8 +203,8 @@ class EchoSpaces:
         """Whether it is still there, for those who have waited meanwhile."""
         return self.get(space_id) is not None
 
-    async def move_end(self, space_id: str, claim: str, ttl_s: int) -> Space | EchoError:
-        """To `ttl_s` from now, by its creator."""
+    async def move_end(self, space_id: str, claim: str | None, ttl_s: int) -> Space | EchoError:
+        """To `ttl_s` from now, by its creator; without a claim, by an owner."""
         space = self._claimed(space_id, claim)
         if isinstance(space, EchoError):
             return space
@@ -241,8 +241,8 @@ class EchoSpaces:
         space = self._spaces.get(space_id)
         return space if space is not None and space.is_live(self.now().wall_ms) else None
 
-    async def delete(self, space_id: str, claim: str) -> EchoError | None:
-        """By its creator. None when nothing of it is left."""
+    async def delete(self, space_id: str, claim: str | None) -> EchoError | None:
+        """By its creator; without a claim, by an owner. None when nothing of it is left."""
         space = self._claimed(space_id, claim)
         return space if isinstance(space, EchoError) else await self.close(space_id, Ending.DELETED)
 
@@ -267,11 +267,11 @@ class EchoSpaces:
         space = self._claimed(space_id, claim)
         return space if isinstance(space, EchoError) else None
 
-    def _claimed(self, space_id: str, claim: str) -> Space | EchoError:
+    def _claimed(self, space_id: str, claim: str | None) -> Space | EchoError:
         space = self._spaces.get(space_id)
         if space is None or not space.is_live(self.now().wall_ms):
             return EchoError.SPACE_NOT_FOUND
-        return space if holds_claim(space, claim) else EchoError.UNAUTHORIZED
+        return space if claim is None or holds_claim(space, claim) else EchoError.UNAUTHORIZED
 
     def _apply(self, space: Space | None, decided: Sequence[Event]) -> Space:
         for event in decided:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from actors.space.iam import SpaceIam
 from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
 from actors.space.spaces import EchoSpaces
@@ -53,12 +54,13 @@ def spaces_feature(
     return Feature(counted, refusal_form=partial(form_at, refused=refused))
 
 
-def ends_feature(spaces: EchoSpaces) -> Feature:
-    """The supervised task that ends spaces on time, also those that are left where spaces are switched off."""
+def ends_feature(spaces: EchoSpaces, iam: SpaceIam) -> Feature:
+    """The supervised tasks that end spaces and grants on time, also those left where spaces are switched off."""
 
     def start(supervisor: Supervisor) -> None:
         supervisor.start(ChildSpec(name="space_store", run=spaces.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
         supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
+        supervisor.start(ChildSpec(name="space_iam", run=iam.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
     return Feature(start=start)
 

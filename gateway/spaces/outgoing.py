@@ -30,7 +30,10 @@ class Outgoing:
     def add_to_opening(self, frames: bytes) -> None:
         """As the first frames at all, before anything is written. They never count."""
         assert self._bytes == self._opening_bytes
-        self._chunks[0] += frames
+        if self._chunks:
+            self._chunks[0] += frames
+        else:  # the answer to the upgrade has gone out already
+            self._chunks.append(frames)
         self._opening_bytes += len(frames)
         self._bytes += len(frames)
 

@@ -18,9 +18,11 @@ from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.answers import NO_STORE, refuse, refuse_method
 from gateway.spaces.documents import Documents
 from gateway.spaces.kv_routes import KvRoutes
+from gateway.spaces.route_scopes import needed
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
 from schemas.echo.names import is_key
+from schemas.echo.scopes import FULL
 
 PREFIX = "/api/s/"
 Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]  # with the token, and the last name
@@ -76,6 +78,11 @@ class SpaceRoutes:
         space = await self._admission.admit(exchange, token, CORS)
         if space is None:
             return
+        if space.has_iam:
+            fault = self._admission.access_fault(exchange, space, needed(what, exchange.method))
+            if fault is not None:
+                await refuse(exchange, fault, CORS)
+                return
         if what == "kv" and len(rest) == 2 and not is_key(name):
             await refuse(exchange, EchoError.INVALID_KEY, CORS)
             return
@@ -87,14 +94,16 @@ class SpaceRoutes:
         await exchange.json(self._documents.info(space, token), headers={**NO_STORE, **CORS})
 
     async def _delete(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
-        fault = await self._spaces.delete(space.space_id, exchange.bearer() or "")
+        claim = self._claim(exchange, space)
+        fault = await self._spaces.delete(space.space_id, claim)
         if fault is not None:
             await refuse(exchange, fault, CORS)
             return
         await exchange.no_content(CORS)
 
     async def _patch(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
-        fault = self._spaces.claim_fault(space.space_id, exchange.bearer() or "")
+        claim = self._claim(exchange, space)
+        fault = None if claim is None else self._spaces.claim_fault(space.space_id, claim)
         if fault is not None:  # before the body: what it says is the creator's business
             await refuse(exchange, fault, CORS)
             return
@@ -104,11 +113,16 @@ class SpaceRoutes:
         except (msgspec.MsgspecError, RecursionError):
             await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
             return
-        moved = await self._spaces.move_end(space.space_id, exchange.bearer() or "", wish.ttl_seconds)
+        moved = await self._spaces.move_end(space.space_id, claim, wish.ttl_seconds)
         if isinstance(moved, EchoError):
             await refuse(exchange, moved, CORS)
             return
         await exchange.json(self._documents.info(moved, token), headers={**NO_STORE, **CORS})
+
+    def _claim(self, exchange: Exchange, space: Space) -> str | None:
+        """What was shown in the claim's place; None: it takes none, an owner asks."""
+        is_owner = space.has_iam and self._admission.access_fault(exchange, space, FULL) is None
+        return None if is_owner else exchange.bearer() or ""
 
 
 async def _answer_nowhere(exchange: Exchange) -> None:

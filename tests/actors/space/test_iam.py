@@ -31,7 +31,7 @@ class IamWorld(World):
     def __init__(self) -> None:
         super().__init__()
         self.told: list[tuple[str, str]] = []
-        self.switched_on: list[str] = []
+        self.switched: list[str] = []
 
     @asynccontextmanager
     async def iam(self) -> AsyncIterator[tuple[EchoSpaces, SpaceIam]]:
@@ -41,7 +41,7 @@ class IamWorld(World):
         def attach(spaces: EchoSpaces) -> None:
             iam = SpaceIam(spaces, lambda: mint.mint(self.now_ms))
             iam.on_grant_end = lambda space_id, grant_id: self.told.append((space_id, grant_id))
-            iam.on_iam = self.switched_on.append
+            iam.on_iam = self.switched.append
             made.append(iam)
 
         self.before_load = attach
@@ -95,7 +95,7 @@ async def test_claim_switches_iam_on_for_good_and_gives_the_first_tokens() -> No
         assert space is not None
         assert plain is not None
         assert (space.has_iam, plain.has_iam) == (True, False)
-        assert world.switched_on == [space_id]
+        assert world.switched == [space_id]
         assert [member.label for member in iam.members(space_id)] == ["Ann"]
         assert iam.members(other.space.space_id) == []
 
@@ -177,7 +177,7 @@ async def test_what_the_log_does_not_take_is_not_true() -> None:
         space = spaces.find(made.token)
         assert space is not None
         assert not space.has_iam
-        assert (world.switched_on, iam.find_passkey(b"owner")) == ([], None)
+        assert (world.switched, iam.find_passkey(b"owner")) == ([], None)
         world.log_disk.is_full = False
         tokens = await owner(iam, made)
         world.log_disk.is_full = True
@@ -237,7 +237,7 @@ async def test_space_that_ends_while_something_is_written_keeps_nothing_of_it(mo
         monkeypatch.setattr(MemoryStore, "append", late)
         answer = await iam.add_member(made.space.space_id, made.claim, b"h", "", passkey("owner"))
         assert answer is EchoError.SPACE_NOT_FOUND
-        assert (len(iam), world.switched_on) == (0, [])
+        assert (len(iam), world.switched) == (0, [])
 
 
 async def test_everything_of_a_space_is_forgotten_with_it() -> None:
@@ -287,7 +287,7 @@ async def test_switched_off_all_grants_are_told_and_the_token_is_everything_agai
         assert space is not None
         assert not space.has_iam
         assert len(iam) == 1, "the space itself, whose claim is used up"
-        assert world.switched_on == [tokens.space_id]
+        assert world.switched == [tokens.space_id] * 2, "on, and off"
 
 
 async def test_member_signs_in_and_asks_for_less() -> None:
@@ -400,3 +400,51 @@ async def test_claim_and_rooms_without_iam_are_as_before() -> None:
         assert len(iam) == 0
         encrypted = await spaces.open(Encoding.JSON, None, is_encrypted=True)
         assert isinstance(encrypted, Opened)
+
+
+async def test_name_in_the_room_is_the_first_members_also_after_a_restart(autojump_clock: MockClock) -> None:
+    world = IamWorld()
+    async with world.iam() as (spaces, iam):
+        tokens = await owner(iam, await opened(spaces))
+        joined = await guest(iam, tokens)
+        room = iam.of_room(tokens.space_id)
+        assert room.claim_uid("ann", tokens.member_id, is_minted=False)
+        assert room.claim_uid("ann", tokens.member_id, is_minted=False)
+        assert not room.claim_uid("ann", joined.member_id, is_minted=False)
+        assert room.claim_uid("random", joined.member_id, is_minted=True)
+        assert (room.uid_owner("ann"), room.uid_owner("random")) == (tokens.member_id, joined.member_id)
+        assert room.uid_owner("nobody") is None
+        world.log_disk.is_full = True
+        await iam.write_names()
+        world.log_disk.is_full = False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(iam.run)
+            await trio.sleep(1.5)
+            nursery.cancel_scope.cancel()
+    async with world.iam() as (spaces, iam):
+        room = iam.of_room(tokens.space_id)
+        assert room.uid_owner("ann") == tokens.member_id
+        assert room.uid_owner("random") is None
+
+
+async def test_room_asks_for_tokens_of_its_own_space_alone() -> None:
+    world = IamWorld()
+    async with world.iam() as (spaces, iam):
+        here, there = await owner(iam, await opened(spaces)), await owner(iam, await opened(spaces), "other")
+        room = iam.of_room(here.space_id)
+        assert room.find(here.access_token) == iam.find(here.access_token)
+        assert room.find(there.access_token) is None
+        nowhere = iam.of_room("nowhere")
+        assert nowhere.uid_owner("x") is None
+        assert not nowhere.claim_uid("x", here.member_id, is_minted=True)
+
+
+async def test_names_of_a_space_that_has_ended_are_not_written() -> None:
+    world = IamWorld()
+    async with world.iam() as (spaces, iam):
+        made = await opened(spaces)
+        tokens = await owner(iam, made)
+        assert iam.of_room(tokens.space_id).claim_uid("ann", tokens.member_id, is_minted=False)
+        assert await spaces.delete(tokens.space_id, None) is None
+        await iam.write_names()
+        assert world.streams == []

@@ -16,6 +16,7 @@ from actors.space.iam_events import (
     Passkey,
     PasskeyAdded,
     PasskeyUsed,
+    UidTaken,
 )
 from actors.space.iam_rules import (
     Iam,
@@ -385,11 +386,13 @@ def test_events_read_again_give_the_same_iam() -> None:
     room.apply(add_passkey(room.iam, room.by(), Passkey(b"second", b"k", 0), SETTINGS, NOW_MS))
     room.apply(use_passkey(room.iam, b"m", 3, NOW_MS))
     room.apply(remove_member(room.iam, room.by(), "guest", NOW_MS))
+    room.apply((UidTaken(NOW_MS, "ann", "m"),))
     again = Iam(room.space.space_id)
     for event in room.written:
         again.apply(decode(encode(event)))
     assert (again.members, again.invites, again.member_of) == (room.iam.members, room.iam.invites, room.iam.member_of)
     assert list(again.grants) == list(room.iam.grants)
+    assert again.uids.owner("ann") == "m"
 
 
 def test_what_cannot_follow_changes_nothing() -> None:

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlencode
 
 import trio
 
+from actors.grants.grants import Access
 from gateway.net.router import Router
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import spaces_feature
@@ -102,7 +103,11 @@ class Site:
 
 
 @asynccontextmanager
-async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> AsyncIterator[Site]:
+async def site(
+    settings: EchoSettings = PLENTY,
+    world: World | None = None,
+    find_access: Callable[[str], Access | None] = lambda _: None,
+) -> AsyncIterator[Site]:
     world = world or World(settings)
     mint = Mint(world.random)
     async with world.process() as spaces:
@@ -110,6 +115,6 @@ async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> A
         def new_id() -> str:
             return mint.mint(world.now_ms)
 
-        admission = SpaceAdmission(spaces.find, spaces.now, settings)
+        admission = SpaceAdmission(spaces.find, spaces.now, settings, find_access)
         feature = spaces_feature(spaces, admission, settings, lambda: BASE, new_id)
         yield Site(world, Router(new_id, feature.routes, form_of=feature.refusal_form))

@@ -1,0 +1,42 @@
+"""What a route of a space with IAM needs, besides the token in its path. A route that is not named here needs all."""
+
+from enum import Enum
+from typing import TypeAlias
+
+from actors.grants.grants import Access
+from schemas.echo.errors import EchoError
+from schemas.echo.scopes import FILE_READ, FILE_WRITE, FULL, KV_READ, KV_WRITE, allows
+
+
+class Need(Enum):
+    NOTHING = "nothing"  # the route asks for itself
+    ANY_GRANT = "any_grant"
+
+
+Needed: TypeAlias = str | Need
+
+_NEEDED: dict[tuple[str, str], Needed] = {
+    ("", "GET"): Need.ANY_GRANT,
+    ("", "PATCH"): Need.NOTHING,  # the claim, or `echo.full`
+    ("", "DELETE"): Need.NOTHING,
+    ("kv", "GET"): KV_READ,
+    ("kv", "POST"): KV_WRITE,
+    ("kv", "DELETE"): KV_WRITE,
+    ("files", "GET"): FILE_READ,
+    ("files", "POST"): FILE_WRITE,
+    ("files", "DELETE"): FILE_WRITE,
+}
+
+
+def needed(what: str, method: str) -> Needed:
+    """`what` follows the token in the path."""
+    return _NEEDED.get((what, "GET" if method == "HEAD" else method), FULL)
+
+
+def access_fault(access: Access | None, space_id: str, need: Needed) -> EchoError | None:
+    """What there is against a request to this space by whom this access token is good for."""
+    if need is Need.NOTHING:
+        return None
+    if access is None or access.giver != space_id:
+        return EchoError.UNAUTHORIZED
+    return None if isinstance(need, Need) or allows(access.scopes, need) else EchoError.INSUFFICIENT_SCOPE
