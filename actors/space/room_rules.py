@@ -367,11 +367,14 @@ class RoomRules:
         message = Message(
             self.seq, sender.uid, sender.conn, now.wall_ms, sent.data, sent.bin, sent.sub, sent.tuid, sender.member_id
         )
-        is_to_member = sender.member_id is not None and sent.tuid is not None
-        for_member = self._iam.uid_owner(sent.tuid or "") if is_to_member else None
+        for_member = None
+        if sent.tuid is not None and sender.member_id is not None:
+            for_member = self._iam.uid_owner(sent.tuid)
         self._memory.expire(now.mono_s)
         self._memory.remember(message, sent.payload_bytes, now.mono_s, for_member)
-        keys = self._hearing(self._roster.recipients(sent.sub, sent.tuid))
+        keys = self._roster.recipients(sent.sub, sent.tuid)
+        if self._deaf:
+            keys = self._hearing(keys)
         if not (sent.wants_copy or sender.wants_copy):
             own = sender.key
             keys = [key for key in keys if key != own]
@@ -383,9 +386,7 @@ class RoomRules:
         return effects
 
     def _hearing(self, keys: list[str]) -> list[str]:
-        """Those of them that may receive: nearly always all."""
-        if not self._deaf:
-            return keys
+        """Those of them that may receive."""
         return [key for key in keys if (one := self._roster.get(key)) is not None and one.can_receive]
 
     def _fault_of_plain(self, data: bytes | None, binary: bytes | None) -> EchoError | None:
@@ -440,7 +441,9 @@ class RoomRules:
         """To all others who want to know, unless there are too many."""
         if len(self._roster) > self._settings.presence_connections_max:
             return ()
-        keys = self._hearing(self._roster.watchers(but=connection))
+        keys = self._roster.watchers(but=connection)
+        if self._deaf:
+            keys = self._hearing(keys)
         frame = Presence(change, connection.uid, connection.conn, now.wall_ms, subs, data, connection.member_id)
         return (SendTo(keys, frame),) if keys else ()
 

@@ -220,7 +220,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 join_iam(kept.iam, spaces, rooms)
                 admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                routes = spaces_feature(spaces, admission, settings.echo, base, new_id)
+                routes = spaces_feature(spaces, kept.iam, admission, settings.echo, base, new_id)
                 echo_features = (*echo_features, routes, entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),

@@ -58,10 +58,14 @@ class SpaceAdmission:
         await refuse(exchange, found.error, headers, found.wait_ms)
         return None
 
+    def access(self, exchange: Exchange, space: Space) -> Access | None:
+        """What the access token of this request is good for in this space."""
+        access = self._find_access(exchange.bearer() or "")
+        return access if access is not None and access.giver == space.space_id else None
+
     def access_fault(self, exchange: Exchange, space: Space, need: Needed) -> EchoError | None:
         """What there is against this request to a space with IAM."""
-        access = self._find_access(exchange.bearer() or "")
-        return access_fault(access, space.space_id, need)
+        return access_fault(self.access(exchange, space), need)
 
     async def admit_address(self, exchange: Exchange, headers: Mapping[bytes, bytes], refuse: Refuse = refuse) -> bool:
         """Whether this address may ask for anything now; else the refusal is sent."""

@@ -18,6 +18,7 @@ from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
+from gateway.spaces.iam_routes import IamRoutes
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.pages.assets import Assets
 from gateway.spaces.pages.page_routes import PageRoutes
@@ -29,6 +30,7 @@ from gateway.spaces.text_routes import TextRoutes
 
 def spaces_feature(
     spaces: EchoSpaces,
+    iam: SpaceIam,
     admission: SpaceAdmission,
     settings: EchoSettings,
     base: Callable[[], str],
@@ -40,6 +42,7 @@ def spaces_feature(
     more: dict[tuple[str, bool], Methods] = {
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},
+        **IamRoutes(iam, admission, settings, base).methods,
     }
     pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms)
     routes: dict[str, Route] = {

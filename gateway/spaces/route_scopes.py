@@ -19,6 +19,7 @@ _NEEDED: dict[tuple[str, str], Needed] = {
     ("", "GET"): Need.ANY_GRANT,
     ("", "PATCH"): Need.NOTHING,  # the claim, or `echo.full`
     ("", "DELETE"): Need.NOTHING,
+    ("iam", "GET"): Need.NOTHING,  # whether it is on; the members, for `echo.full`
     ("kv", "GET"): KV_READ,
     ("kv", "POST"): KV_WRITE,
     ("kv", "DELETE"): KV_WRITE,
@@ -33,10 +34,10 @@ def needed(what: str, method: str) -> Needed:
     return _NEEDED.get((what, "GET" if method == "HEAD" else method), FULL)
 
 
-def access_fault(access: Access | None, space_id: str, need: Needed) -> EchoError | None:
-    """What there is against a request to this space by whom this access token is good for."""
+def access_fault(access: Access | None, need: Needed) -> EchoError | None:
+    """What there is against a request with an access token that is good for this, or for nothing in this space."""
     if need is Need.NOTHING:
         return None
-    if access is None or access.giver != space_id:
+    if access is None:
         return EchoError.UNAUTHORIZED
     return None if isinstance(need, Need) or allows(access.scopes, need) else EchoError.INSUFFICIENT_SCOPE

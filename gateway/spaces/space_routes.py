@@ -65,8 +65,10 @@ class SpaceRoutes:
             await answer_preflight(exchange)
             return
         token, *rest = exchange.path.removeprefix(PREFIX).split("/")
-        what, name = (*rest, "", "")[:2]
-        methods = None if len(rest) > 2 or (rest and not what) else self._table.get((what, len(rest) == 2))
+        words = 2 if rest and rest[0] == "iam" else 1  # of what is asked for, before a name
+        what, names = "/".join(rest[:words]), rest[words:]
+        name = names[0] if names else ""
+        methods = None if len(names) > 1 or (rest and not what) else self._table.get((what, bool(names)))
         if methods is None or exchange.has_encoded_slash:
             await refuse(exchange, EchoError.NOT_FOUND, CORS)
             return
@@ -83,7 +85,7 @@ class SpaceRoutes:
             if fault is not None:
                 await refuse(exchange, fault, CORS)
                 return
-        if what == "kv" and len(rest) == 2 and not is_key(name):
+        if what == "kv" and names and not is_key(name):
             await refuse(exchange, EchoError.INVALID_KEY, CORS)
             return
         await handle(exchange, space, token, name)

@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from actors.space.iam import Invited, SpaceIam, Tokens
+from actors.space.iam import Invited, Tokens
 from actors.space.iam_events import Passkey
-from actors.space.spaces import EchoSpaces
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.scopes import FULL, SCOPES
-from schemas.ulids import Mint
-from tests.actors.space.driver import World
 from tests.gateway.spaces.site import PLENTY, Answer, Site, site
 
 ROUTES = [  # method, what follows the token, body, the scope, the answer with it
@@ -31,10 +28,9 @@ ROUTES = [  # method, what follows the token, body, the scope, the answer with i
 class Members:
     """A site with a space whose creator has switched IAM on, and another one."""
 
-    def __init__(self, site: Site, iam: SpaceIam) -> None:
+    def __init__(self, site: Site) -> None:
         self.site = site
-        self.iam = iam
-        self.tokens = ""
+        self.iam = site.iam
         self.made: Any = None
         self.owner: Tokens
 
@@ -66,15 +62,8 @@ class Members:
 
 @asynccontextmanager
 async def members(settings: EchoSettings = PLENTY, **fields: str) -> AsyncIterator[Members]:
-    world, made = World(settings), list[SpaceIam]()
-    mint = Mint(world.random)
-
-    def attach(spaces: EchoSpaces) -> None:
-        made.append(SpaceIam(spaces, lambda: mint.mint(world.now_ms)))
-
-    world.before_load = attach
-    async with site(settings, world, lambda token: made[0].find(token)) as here:
-        some = Members(here, made[0])
+    async with site(settings) as here:
+        some = Members(here)
         await some.begin(**fields)
         yield some
 
@@ -173,3 +162,96 @@ async def test_space_whose_iam_was_switched_off_takes_its_token_again() -> None:
         assert await some.iam.disable(by) is None
         assert (await some.ask("GET", "/kv")).status == 200
         assert (await some.ask("GET")).json["iam_enabled"] is False
+
+
+# ---- members and invites ---------------------------------------------------------------------------------------------
+
+
+async def test_everybody_learns_that_iam_is_on_and_owners_who_is_a_member() -> None:
+    async with members() as some:
+        guest = await some.member("kv_read", "ws_read")
+        for bearer in (None, guest, "ea_" + "A" * 43):
+            assert (await some.ask("GET", "/iam", bearer=bearer)).json == {"enabled": True}
+        answer = await some.ask("GET", "/iam", bearer=some.owner.access_token)
+        assert answer.headers["cache-control"] == "no-store"
+        owner, member = answer.json["members"]
+        assert set(owner) == {"member_id", "label", "scope", "added_at", "passkeys"}
+        assert (owner["member_id"], owner["scope"], owner["passkeys"]) == (some.owner.member_id, FULL, 1)
+        assert member["scope"] == "kv_read ws_read"
+        plain = await some.site.make()
+        assert (await some.site.ask("GET", f"/api/s/{plain['token']}/iam")).json == {"enabled": False}
+
+
+async def test_owner_invites_with_scopes_and_an_end() -> None:
+    async with members() as some:
+        body = b'{"scope":"kv_read ws_read","ttl_seconds":60}'
+        answer = await some.ask("POST", "/iam/invites", body, some.owner.access_token)
+        assert answer.status == 201
+        invite = answer.json["invite"]
+        assert answer.json["url"].endswith(f"/s/{some.made['token']}#invite={invite}")
+        passkey = Passkey(b"new", b"", 0)
+        joined = await some.iam.add_member(some.made["space_id"], invite, b"h", "", passkey)
+        assert isinstance(joined, Tokens)
+        assert joined.scopes == {"kv_read", "ws_read"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b'{"scope":""}',
+        b'{"scope":"all"}',
+        b'{"scope":"kv_read","x":1}',
+        b'{"scope":"kv_read","ttl_seconds":1}',
+    ],
+)
+async def test_malformed_invite_is_refused(body: bytes) -> None:
+    async with members() as some:
+        answer = await some.ask("POST", "/iam/invites", body, some.owner.access_token)
+        assert answer.error == (400, "invalid_payload")
+
+
+async def test_owner_removes_members_but_not_the_last_owner() -> None:
+    async with members() as some:
+        guest = await some.member("kv_read")
+        found = some.iam.find(guest)
+        assert found is not None
+        bearer = some.owner.access_token
+        assert (await some.ask("DELETE", f"/iam/members/{some.owner.member_id}", bearer=bearer)).error == (
+            409,
+            "last_owner",
+        )
+        assert (await some.ask("DELETE", "/iam/members/nobody", bearer=bearer)).error == (404, "not_found")
+        assert (await some.ask("DELETE", f"/iam/members/{found.member_id}", bearer=bearer)).status == 204
+        assert (await some.ask("GET", "/kv", bearer=guest)).status == 401
+
+
+async def test_owner_switches_iam_off() -> None:
+    async with members() as some:
+        assert (await some.ask("DELETE", "/iam", bearer=some.owner.access_token)).status == 204
+        assert (await some.ask("GET", "/kv")).status == 200
+        assert (await some.ask("DELETE", "/iam", bearer=some.owner.access_token)).error == (401, "unauthorized")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("DELETE", "/iam"), ("POST", "/iam/invites"), ("DELETE", "/iam/members/m")]
+)
+async def test_only_owners_administer(method: str, path: str) -> None:
+    async with members() as some:
+        assert (await some.ask(method, path)).error == (401, "unauthorized")
+        other = await some.claim(await some.site.make())
+        assert (await some.ask(method, path, bearer=other.access_token)).error == (401, "unauthorized")
+        guest = await some.member(*(SCOPES - {FULL}))
+        assert (await some.ask(method, path, bearer=guest)).error == (403, "insufficient_scope")
+        plain = await some.site.make()
+        for bearer in ("", some.owner.access_token, plain["claim"]):
+            answer = await some.site.ask(method, f"/api/s/{plain['token']}{path}", authorization=f"Bearer {bearer}")
+            assert answer.error == (401, "unauthorized"), "there is nobody who could"
+
+
+@pytest.mark.parametrize("path", ["/iam/", "/iam/members", "/iam/members/a/b", "/iam/invites/x", "/iam/x", "/iamx"])
+async def test_other_paths_below_iam_are_not_there(path: str) -> None:
+    async with members() as some:
+        assert (await some.ask("GET", path, bearer=some.owner.access_token)).status in (404, 405)
+        assert (await some.ask("PATCH", path, bearer=some.owner.access_token)).status in (404, 405)
