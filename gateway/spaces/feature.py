@@ -18,6 +18,7 @@ from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
+from gateway.spaces.iam_ceremonies import IamCeremonies, PasskeyCeremonies
 from gateway.spaces.iam_routes import IamRoutes
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.pages.assets import Assets
@@ -35,8 +36,12 @@ def spaces_feature(
     settings: EchoSettings,
     base: Callable[[], str],
     new_id: Callable[[], str],
+    passkeys: PasskeyCeremonies | None = None,
 ) -> Feature:
-    """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens."""
+    """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens.
+
+    Without `passkeys` nobody can become a member, so IAM stays off.
+    """
     documents = Documents(settings, base)
     kv, files = KvRoutes(SpaceValues(spaces), settings), FileRoutes(SpaceFiles(spaces, new_id), settings, base)
     more: dict[tuple[str, bool], Methods] = {
@@ -44,6 +49,8 @@ def spaces_feature(
         ("files", True): {"GET": files.download, "DELETE": files.delete},
         **IamRoutes(iam, admission, settings, base).methods,
     }
+    if passkeys is not None:
+        more |= IamCeremonies(iam, passkeys, admission, settings, base, lambda: spaces.now().mono_s).methods
     pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms)
     routes: dict[str, Route] = {
         **pages.routes,

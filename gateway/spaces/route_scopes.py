@@ -20,6 +20,9 @@ _NEEDED: dict[tuple[str, str], Needed] = {
     ("", "PATCH"): Need.NOTHING,  # the claim, or `echo.full`
     ("", "DELETE"): Need.NOTHING,
     ("iam", "GET"): Need.NOTHING,  # whether it is on; the members, for `echo.full`
+    ("iam/options", "POST"): Need.NOTHING,  # an invite, the claim, or `echo.full`
+    ("iam/members", "POST"): Need.NOTHING,
+    ("iam/login", "POST"): Need.NOTHING,  # a passkey
     ("kv", "GET"): KV_READ,
     ("kv", "POST"): KV_WRITE,
     ("kv", "DELETE"): KV_WRITE,
@@ -27,6 +30,10 @@ _NEEDED: dict[tuple[str, str], Needed] = {
     ("files", "POST"): FILE_WRITE,
     ("files", "DELETE"): FILE_WRITE,
 }
+
+
+CEREMONIES = frozenset({("iam/options", False), ("iam/members", False), ("iam/login", False), ("iam/login", True)})
+"""Without CORS: a cookie binds them to a browser, so they are for our own pages. With whether a name follows."""
 
 
 def needed(what: str, method: str) -> Needed:

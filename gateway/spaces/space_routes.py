@@ -18,13 +18,14 @@ from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.answers import NO_STORE, refuse, refuse_method
 from gateway.spaces.documents import Documents
 from gateway.spaces.kv_routes import KvRoutes
-from gateway.spaces.route_scopes import needed
+from gateway.spaces.route_scopes import CEREMONIES, needed
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
 from schemas.echo.names import is_key
 from schemas.echo.scopes import FULL
 
 PREFIX = "/api/s/"
+NO_CORS: Mapping[bytes, bytes] = {}
 Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]  # with the token, and the last name
 Methods: TypeAlias = Mapping[str, Handle]
 
@@ -61,29 +62,30 @@ class SpaceRoutes:
         self.routes: Routes = {f"{PREFIX}*": (WHOLE, self._handle), "/api/*": (WHOLE, _answer_nowhere)}
 
     async def _handle(self, exchange: Exchange) -> None:
-        if exchange.method == "OPTIONS":
-            await answer_preflight(exchange)
-            return
         token, *rest = exchange.path.removeprefix(PREFIX).split("/")
         words = 2 if rest and rest[0] == "iam" else 1  # of what is asked for, before a name
         what, names = "/".join(rest[:words]), rest[words:]
-        name = names[0] if names else ""
-        methods = None if len(names) > 1 or (rest and not what) else self._table.get((what, bool(names)))
+        name, place = names[0] if names else "", (what, bool(names))
+        cors = NO_CORS if place in CEREMONIES else CORS
+        if exchange.method == "OPTIONS" and cors is CORS:
+            await answer_preflight(exchange)
+            return
+        methods = None if len(names) > 1 or (rest and not what) else self._table.get(place)
         if methods is None or exchange.has_encoded_slash:
-            await refuse(exchange, EchoError.NOT_FOUND, CORS)
+            await refuse(exchange, EchoError.NOT_FOUND, cors)
             return
         handle = methods.get("GET" if exchange.method == "HEAD" else exchange.method)
         if handle is None:
             allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
-            await refuse_method(exchange, ", ".join(allowed), CORS)
+            await refuse_method(exchange, ", ".join(allowed), cors)
             return
-        space = await self._admission.admit(exchange, token, CORS)
+        space = await self._admission.admit(exchange, token, cors)
         if space is None:
             return
         if space.has_iam:
             fault = self._admission.access_fault(exchange, space, needed(what, exchange.method))
             if fault is not None:
-                await refuse(exchange, fault, CORS)
+                await refuse(exchange, fault, cors)
                 return
         if what == "kv" and names and not is_key(name):
             await refuse(exchange, EchoError.INVALID_KEY, CORS)

@@ -13,6 +13,7 @@ from actors.space.iam import SpaceIam
 from gateway.net.router import Router
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import spaces_feature
+from gateway.spaces.iam_ceremonies import PasskeyCeremonies
 from gateway.spaces.settings import EchoSettings
 from schemas.ulids import Mint
 from tests.actors.space.driver import World
@@ -104,7 +105,11 @@ class Site:
 
 
 @asynccontextmanager
-async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> AsyncIterator[Site]:
+async def site(
+    settings: EchoSettings = PLENTY,
+    world: World | None = None,
+    passkeys: Callable[[SpaceIam], PasskeyCeremonies | None] = lambda _: None,
+) -> AsyncIterator[Site]:
     world = world or World(settings)
     mint = Mint(world.random)
 
@@ -116,5 +121,5 @@ async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> A
     async with world.process() as spaces:
         iam = iams[0]
         admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find)
-        feature = spaces_feature(spaces, iam, admission, settings, lambda: BASE, new_id)
+        feature = spaces_feature(spaces, iam, admission, settings, lambda: BASE, new_id, passkeys(iam))
         yield Site(world, iam, Router(new_id, feature.routes, form_of=feature.refusal_form))
