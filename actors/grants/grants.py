@@ -17,7 +17,7 @@ import msgspec
 from actors.grants.grant_events import GrantEvent, GrantIssued, GrantRevoked
 
 OVERLAP_MS = 30_000  # in which a lost answer may be asked for again, and the access token before it is still taken
-FOLLOWED_MS = 1_000  # a smaller step back of the clock ends nothing: corrections are small
+FOLLOWED_MS = 60_000  # a smaller step back of the clock ends nothing: machines start with clocks that are a bit off
 LAPSE_S = 900
 
 

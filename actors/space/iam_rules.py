@@ -135,7 +135,9 @@ class Iam:
         return invite if invite is not None and now_ms < invite.ends_ms else None
 
     def _put_passkey(self, member_id: str, passkey: Passkey) -> None:
-        member = self.members[member_id]
+        member = self.members.get(member_id)
+        if member is None:
+            return
         others = tuple(known for known in member.passkeys if known.credential_id != passkey.credential_id)
         self.members[member_id] = msgspec.structs.replace(member, passkeys=(*others, passkey))
         self.member_of[passkey.credential_id] = member_id

@@ -101,7 +101,7 @@ class RoomRules:
         self._space_id = space_id
         self._epoch = epoch
         self._is_encrypted = is_encrypted
-        self._iam = iam or NoIam()
+        self._iam: RoomIam = NoIam() if iam is None else iam
         self._roster = Roster()
         self._waiting: dict[str, tuple[Opening, FrameRate]] = {}  # for an access token; they count as connections
         self._deaf = 0  # connections that may not receive; in most rooms none

@@ -384,18 +384,18 @@ def test_time_does_not_go_back_behind_what_was_written() -> None:
 
 def test_clock_that_was_set_back_over_a_restart_ends_every_grant() -> None:
     grants = one_grant()
-    assert grants.resume(NOW_MS + 60_000, NOW_MS + 59_000) == []
-    assert grants.resume(NOW_MS + 60_000, NOW_MS + 58_999) == ["g"]
-    assert not is_good(grants, 0, NOW_MS + 58_999)
+    assert grants.resume(NOW_MS + 100_000, NOW_MS + 40_000) == []
+    assert grants.resume(NOW_MS + 100_000, NOW_MS + 39_999) == ["g"]
+    assert not is_good(grants, 0, NOW_MS + 39_999)
 
 
 def test_event_of_a_clock_that_was_set_back_ends_every_grant_before_it() -> None:
     grants = one_grant()
-    grants.saw(NOW_MS - 1_000)
+    grants.saw(NOW_MS - 60_000)
     assert len(grants) == 1
-    grants.saw(NOW_MS - 1_001)
+    grants.saw(NOW_MS - 60_001)
     assert len(grants) == 0
-    assert issue(grants, new(), LIMITS, NOW_MS - 1_001).events[0].at_ms == NOW_MS - 1_001
+    assert issue(grants, new(), LIMITS, NOW_MS - 60_001).events[0].at_ms == NOW_MS - 60_001
 
 
 def test_events_read_again_give_the_same_grants() -> None:
