@@ -79,6 +79,7 @@ class Site:
 
         scope = {
             "type": "http",
+            "http_version": "1.1",
             "method": method,
             "path": unquote(raw_path),
             "raw_path": raw_path.encode(),
