@@ -17,7 +17,7 @@ import structlog
 import trio
 
 from actors.grants.grant_events import GrantIssued
-from actors.grants.grant_rules import GrantFault, NewTokens, revoke
+from actors.grants.grant_rules import GrantFault, revoke
 from actors.grants.grants import Access, TokenIndex
 from actors.space import iam_rules
 from actors.space.events import Event, Space
@@ -32,41 +32,14 @@ from actors.space.iam_events import (
     UidTaken,
 )
 from actors.space.iam_rules import Iam, IamDecision, IamMember, NewMember
+from actors.space.iam_tokens import Invited, KnownPasskey, TokenPair, Tokens, new_pair
 from actors.space.spaces import EchoSpaces
 from schemas.echo.errors import EchoError
-from schemas.echo.names import CLAIM, IAM_ACCESS, IAM_REFRESH, SECRET_BYTES, credential, credential_hash
+from schemas.echo.names import CLAIM, SECRET_BYTES, credential, credential_hash
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LOOK_S = 1.0  # between looks for grants whose time is up, at most: the wall clock may be set meanwhile
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """What a member is given, and nobody can be told again."""
-
-    access_token: str = field(repr=False)
-    refresh_token: str = field(repr=False)
-    expires_in_s: int
-    scopes: frozenset[str]
-    space_id: str
-    member_id: str
-    grant_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Invited:
-    invite: str = field(repr=False)
-    ends_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class KnownPasskey:
-    """A passkey, and whose it is."""
-
-    space_id: str
-    member: IamMember
-    passkey: Passkey
 
 
 @dataclass(slots=True, eq=False)
@@ -158,7 +131,7 @@ class SpaceIam:
         self, space_id: str, invite: str, user_handle: bytes, label: str, passkey: Passkey, client: str = ""
     ) -> Tokens | EchoError:
         """By an invite; while IAM is off, by the creator's claim, which switches it on."""
-        pair = self._new_pair()
+        pair = new_pair(self._spaces.random)
         new = NewMember(self._id(), user_handle, label, passkey, self._id(), pair.hashes, client)
 
         def decide(iam: Iam, space: Space, now_ms: int) -> IamDecision:
@@ -217,7 +190,7 @@ class SpaceIam:
         self, space_id: str, member_id: str, scopes: frozenset[str], client: str = ""
     ) -> Tokens | EchoError:
         """A new grant for a member who has signed in. Which scopes to offer, `iam_rules.offered` says."""
-        pair, grant_id = self._new_pair(), self._id()
+        pair, grant_id = new_pair(self._spaces.random), self._id()
 
         def decide(iam: Iam, space: Space, now_ms: int) -> IamDecision:
             return iam_rules.grant(iam, space, member_id, scopes, grant_id, pair.hashes, client, self._settings, now_ms)
@@ -230,7 +203,7 @@ class SpaceIam:
         """The next pair. A refresh token that was used before may end its grant."""
         refresh_hash = credential_hash(refresh_token)
         space_id, _ = self._index.refresh.get(refresh_hash, ("", ""))
-        pair, found = self._new_pair(), [GrantFault.UNKNOWN]
+        pair, found = new_pair(self._spaces.random), [GrantFault.UNKNOWN]
 
         def decide(iam: Iam, space: Space, now_ms: int) -> IamDecision:
             decided, fault = iam_rules.refresh(iam, space, refresh_hash, pair.hashes, scopes, self._settings, now_ms)
@@ -384,13 +357,7 @@ class SpaceIam:
         entry = self._entries.get(space_id)
         return _Entry(Iam(space_id, self._index)) if entry is None else entry
 
-    def _new_pair(self) -> "_Pair":
-        access, refresh = (
-            credential(prefix, self._spaces.random(SECRET_BYTES)) for prefix in (IAM_ACCESS, IAM_REFRESH)
-        )
-        return _Pair(access, refresh)
-
-    def _answer(self, space_id: str, decided: Sequence[IamEvent] | EchoError, pair: "_Pair") -> Tokens | EchoError:
+    def _answer(self, space_id: str, decided: Sequence[IamEvent] | EchoError, pair: TokenPair) -> Tokens | EchoError:
         if isinstance(decided, EchoError):
             return decided
         issued = next(event for event in decided if isinstance(event, GrantIssued))
@@ -417,16 +384,6 @@ class SpaceRoomIam:
     def find(self, access_token: str) -> Access | None:
         access = self._find(access_token)
         return access if access is not None and access.giver == self._space_id else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    access: str = field(repr=False)
-    refresh: str = field(repr=False)
-
-    @property
-    def hashes(self) -> NewTokens:
-        return NewTokens(credential_hash(self.access), credential_hash(self.refresh))
 
 
 def _fault(decided: Sequence[IamEvent] | EchoError) -> EchoError | None:

@@ -14,8 +14,9 @@ import msgspec
 
 from actors.grants.grants import Access
 from actors.space.events import Space
-from actors.space.iam import KnownPasskey, SpaceIam, Tokens
+from actors.space.iam import SpaceIam
 from actors.space.iam_events import Passkey
+from actors.space.iam_tokens import KnownPasskey, Tokens
 from gateway.net.exchange import Exchange
 from gateway.spaces.admission import SpaceAdmission, address_of
 from gateway.spaces.answers import NO_STORE, refuse

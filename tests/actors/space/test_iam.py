@@ -12,8 +12,9 @@ from actors.grants.grants import Access
 from actors.log.memory_store import MemoryStore
 from actors.log.store import AppendAnswer, Part
 from actors.space.events import Ending
-from actors.space.iam import Invited, SpaceIam, Tokens
+from actors.space.iam import SpaceIam
 from actors.space.iam_events import Passkey
+from actors.space.iam_tokens import Invited, Tokens
 from actors.space.spaces import EchoSpaces, Opened
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.space.iam import Invited, Tokens
 from actors.space.iam_events import Passkey
+from actors.space.iam_tokens import Invited, Tokens
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.scopes import FULL, SCOPES
 from tests.gateway.spaces.site import PLENTY, Answer, Site, site

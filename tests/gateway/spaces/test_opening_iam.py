@@ -7,8 +7,8 @@ import trio
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.space.counts import SpaceCounts
 from actors.space.events import Ending, Space
-from actors.space.iam import Tokens
 from actors.space.iam_events import Passkey
+from actors.space.iam_tokens import Tokens
 from actors.space.room_effects import Opening
 from actors.space.rooms import Rooms
 from actors.space.spaces import Opened
