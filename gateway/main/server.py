@@ -61,7 +61,7 @@ from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import body_bytes_max_with_spaces, ends_feature, spaces_feature
-from gateway.spaces.opening import PublicBase, opened_spaces
+from gateway.spaces.opening import PublicBase, join_iam, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
@@ -142,7 +142,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         folder.trust(token_keys)
         async with (
             await SqliteStore.open(folder.log_path) as store,
-            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as kept_spaces,
+            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as kept,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -185,7 +185,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return McpEndpoint(binding, folder.verifier, sessions, watches, settings.mcp, public_url)
 
             mcp, *other_views = map(endpoint, VIEWS)
-            spaces = kept_spaces if settings.echo.enabled else None
+            spaces = kept.spaces if kept is not None and settings.echo.enabled else None
             rooms = None
             if spaces is not None:
                 rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
@@ -198,7 +198,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ledgers=devices.ledgers,
                 mcp_sessions=sessions,
                 listeners=watches,
-                spaces=SpaceFamilies(space_counts, kept_spaces, rooms),
+                spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms),
                 started_s=now_here().wall_ms / 1000,
             )
 
@@ -217,12 +217,12 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 more.append(AdminSpaces(actions, spaces, rooms).routes)
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
-            echo_features: tuple[Feature, ...] = () if kept_spaces is None else (ends_feature(kept_spaces),)
-            if spaces is not None and rooms is not None and base is not None:
-                spaces.on_end, spaces.on_move = rooms.end, rooms.move_end
-                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo)
+            echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
+            if kept is not None and spaces is not None and rooms is not None and base is not None:
+                join_iam(kept.iam, spaces, rooms)
+                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                routes = spaces_feature(spaces, admission, settings.echo, base, new_id)
+                routes = spaces_feature(spaces, kept.iam, admission, settings.echo, base, new_id)
                 echo_features = (*echo_features, routes, entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
