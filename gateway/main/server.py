@@ -38,6 +38,7 @@ from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
+from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
@@ -61,6 +62,7 @@ from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import body_bytes_max_with_spaces, ends_feature, spaces_feature
+from gateway.spaces.iam_passkeys import passkeys_at
 from gateway.spaces.opening import PublicBase, join_iam, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
@@ -222,7 +224,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 join_iam(kept.iam, spaces, rooms)
                 admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                routes = spaces_feature(spaces, kept.iam, admission, settings.echo, base, new_id)
+                limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
+                passkeys = passkeys_at(base, Ceremonies(limits), kept.iam, lambda: now_here().mono_s)
+                routes = spaces_feature(spaces, kept.iam, admission, settings.echo, base, new_id, passkeys)
                 echo_features = (*echo_features, routes, entrance.feature)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
