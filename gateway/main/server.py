@@ -37,8 +37,11 @@ from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
+from gateway.identity.oauth.feature import oauth_feature
+from gateway.identity.oauth.passkey_sign_in import CeremonySignIn
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
+from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
@@ -63,6 +66,7 @@ from gateway.observe.tracing import spans_to
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import body_bytes_max_with_spaces, ends_feature, spaces_feature
 from gateway.spaces.iam_passkeys import passkeys_at
+from gateway.spaces.oauth_world import SpaceWorld
 from gateway.spaces.opening import PublicBase, join_iam, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
@@ -142,6 +146,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
 
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
         folder.trust(token_keys)
+        echo_key = folder.echo_key() if settings.echo.enabled else b""
         async with (
             await SqliteStore.open(folder.log_path) as store,
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as kept,
@@ -225,9 +230,17 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
                 limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
-                passkeys = passkeys_at(base, Ceremonies(limits), kept.iam, lambda: now_here().mono_s)
+                ceremonies = Ceremonies(limits)
+                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s)
                 routes = spaces_feature(spaces, kept.iam, admission, settings.echo, base, new_id, passkeys)
                 echo_features = (*echo_features, routes, entrance.feature)
+                if passkeys is not None:
+                    world = SpaceWorld(kept.iam)
+                    sign_in = CeremonySignIn(ceremonies, passkeys.party, world, now_here)
+                    oauth = oauth_feature(
+                        world, sign_in, settings.oauth, base, base.local, echo_key, PASSKEY_SCRIPT, now_here
+                    )
+                    echo_features = (*echo_features, oauth)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 subscribe.feature,

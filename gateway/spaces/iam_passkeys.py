@@ -33,8 +33,8 @@ class VerifiedPasskeys:
         find: Callable[[bytes], KnownPasskey | None],
         now_s: Callable[[], float],
     ) -> None:
+        self.party = party
         self._ceremonies = ceremonies
-        self._party = party
         self._find = find
         self._now_s = now_s
 
@@ -50,12 +50,12 @@ class VerifiedPasskeys:
             context=context,
         )
         person = options.PasskeyUser(user.handle, user.name, user.name)
-        return Begun(ceremony.id, options.creation_options(self._party(), ceremony, person, known))
+        return Begun(ceremony.id, options.creation_options(self.party(), ceremony, person, known))
 
     def finish_registration(self, asker: Asker, realm: str, ceremony: str, credential: object) -> Registered | None:
         now_s = self._now_s()
         taken = self._ceremonies.take(ceremony, Purpose.REGISTER, realm, browser=asker.browser, now_s=now_s)
-        new = None if taken is None else register(self._party(), taken, credential)
+        new = None if taken is None else register(self.party(), taken, credential)
         if taken is None or new is None or isinstance(new, PasskeyFault):
             return None
         return Registered(Passkey(new.credential_id, new.public_key, new.sign_count), taken.context)
@@ -64,7 +64,7 @@ class VerifiedPasskeys:
         ceremony = self._ceremonies.begin(
             Purpose.LOGIN, Realms.only(realm), browser=asker.browser, address=asker.address, now_s=self._now_s()
         )
-        return Begun(ceremony.id, options.request_options(self._party(), ceremony))
+        return Begun(ceremony.id, options.request_options(self.party(), ceremony))
 
     def finish_login(self, asker: Asker, realm: str, ceremony: str, credential: object) -> SignedIn | EchoError:
         now_s = self._now_s()
@@ -73,7 +73,7 @@ class VerifiedPasskeys:
         if taken is None or isinstance(response, PasskeyFault):
             return EchoError.UNAUTHORIZED
         known = self._find(response.credential_id)
-        proved = authenticate(self._party(), taken, response, None if known is None else _credential(known))
+        proved = authenticate(self.party(), taken, response, None if known is None else _credential(known))
         if proved is PasskeyFault.CREDENTIAL_UNKNOWN:
             return EchoError.NOT_FOUND
         if isinstance(proved, PasskeyFault) or known is None:

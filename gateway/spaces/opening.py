@@ -79,7 +79,11 @@ class PublicBase:
             )
 
     def __call__(self) -> str:
-        return self._public_url or f"{self._scheme}://localhost:{self.port}"
+        return self._public_url or self.local()
+
+    def local(self) -> str:
+        """How clients on this very machine reach it."""
+        return f"{self._scheme}://localhost:{self.port}"
 
 
 def is_loopback(host: str) -> bool:
