@@ -174,7 +174,7 @@ def test_reference_lists_limits_with_their_defaults() -> None:
         for names, defaults in rows
         for name, default in zip(re.findall(r"`(\w+)`", names), defaults.split(", "), strict=True)
     }
-    assert len(listed) == 21
+    assert len(listed) == 26
     assert listed == {name: getattr(EchoSettings(), name) for name in listed}
 
 
@@ -212,7 +212,7 @@ def test_reference_lists_errors_by_their_status() -> None:
     known = {error.word: str(error.status) for error in EchoError}
     assert [word for word, statuses in listed.items() if known[word] not in statuses.split(", ")] == []
     later = {"invalid_path", "invalid_domain", "invalid_subscription", "encrypted_room"}  # of what is not built yet
-    later |= {"insufficient_scope", "signature_mismatch", "project_not_found", "object_not_found"}
-    later |= {"domain_taken", "multi_space_disabled", "last_owner"}
+    later |= {"signature_mismatch", "project_not_found", "object_not_found"}
+    later |= {"domain_taken", "multi_space_disabled"}
     later |= {"api_auth_not_configured", "push_not_configured", "mcp_disabled"}
     assert set(known) - set(listed) == later

@@ -3,8 +3,10 @@
 from collections import deque
 
 from actors.bucket_rules import TokenBucket
+from actors.grants.grants import Access
 from actors.space.settings import SpaceSettings
 from schemas.echo.frames import Member
+from schemas.echo.scopes import WS_READ, WS_WRITE, allows
 
 
 class Connection:
@@ -13,11 +15,15 @@ class Connection:
     __slots__ = (
         "_member",
         "bad_frames",
+        "can_receive",
+        "can_send",
         "conn",
+        "grant_id",
         "heard_s",
         "is_paused",
         "is_warned",
         "key",
+        "member_id",
         "rate",
         "since_ms",
         "state",
@@ -34,6 +40,9 @@ class Connection:
         self.conn = key  # by which others know it; an older one's, when its `uid` came back soon enough
         self.uid = uid
         self.subs: dict[str, None] = {}  # in the order of joining
+        self.grant_id: str | None = None  # in a space with IAM: it ends with this
+        self.member_id: str | None = None
+        self.can_send = self.can_receive = True
         self.wants_copy = False  # of what it sends itself
         self.watches = True  # presence
         self.since_ms = now_ms
@@ -52,12 +61,18 @@ class Connection:
         self.conn, self.since_ms, self.state = before.conn, before.since_ms, before.state
         self.states, self.whos = before.states, before.whos
 
+    def admit(self, access: Access) -> None:
+        """In a space with IAM. That it may do anything at all has been seen to."""
+        self.grant_id, self.member_id = access.grant_id, access.member_id
+        self.can_send, self.can_receive = allows(access.scopes, WS_WRITE), allows(access.scopes, WS_READ)
+
     @property
     def member(self) -> Member:
         """The same object for as long as nothing of it changes, so that it is encoded once."""
         member, subs = self._member, tuple(self.subs)
         if member is None or member.subs != subs or member.state is not self.state or member.conn != self.conn:
-            member = self._member = Member(self.uid, self.conn, subs, self.since_ms, self.state)
+            member = Member(self.uid, self.conn, subs, self.since_ms, self.state, self.member_id)
+            self._member = member
         return member
 
     def state_wait_ms(self, settings: SpaceSettings, now_s: float) -> int | None:

@@ -1,6 +1,7 @@
 """The life of a space, as it lies in the log under `space/{id}`: when it began, when it ends, and that it is over.
 
-Tokens and claims are hashes here. What people write into a space is none of it: that is for the `SpaceStore`.
+Tokens and claims are hashes here. Who may do what in it lies in the same stream (`iam_events.py`); of that, a space
+knows only whether IAM is on. What people write into a space is none of it: that is for the `SpaceStore`.
 """
 
 from enum import StrEnum
@@ -8,6 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from actors.space.iam_events import IamDisabled, IamEnabled, IamEvent
 from schemas.echo.frames import Encoding
 
 
@@ -44,7 +46,7 @@ class SpaceClosed(_Event, frozen=True):
     ending: Ending
 
 
-Event: TypeAlias = SpaceOpened | SpaceEndMoved | SpaceClosed
+Event: TypeAlias = SpaceOpened | SpaceEndMoved | SpaceClosed | IamEvent
 
 
 class Space(msgspec.Struct, frozen=True):
@@ -59,6 +61,7 @@ class Space(msgspec.Struct, frozen=True):
     ends_at_ms: int
     project_id: str | None = None
     ending: Ending | None = None
+    has_iam: bool = False  # its token alone is not enough
 
     def is_live(self, now_ms: int) -> bool:
         """At the very instant of its end it is over, whether or not anybody has noticed."""
@@ -87,6 +90,10 @@ def evolve(space: Space | None, event: Event) -> Space | None:
             return msgspec.structs.replace(space, ends_at_ms=ends_at_ms)
         case SpaceClosed(ending=ending):
             return msgspec.structs.replace(space, ending=ending)
+        case IamEnabled() | IamDisabled():
+            return msgspec.structs.replace(space, has_iam=isinstance(event, IamEnabled))
+        case _:
+            return space
 
 
 _encoder = msgspec.json.Encoder()

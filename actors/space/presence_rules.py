@@ -39,6 +39,8 @@ class PresenceRules:
         return self._announce_subs(Change.LEAVE, connection, now, old)
 
     def set_state(self, connection: Connection, data: bytes, now: Moment) -> Effects:
+        if not connection.can_send:
+            return problem(self._counts, connection.key, EchoError.INSUFFICIENT_SCOPE)
         if len(data) > self._settings.state_bytes_max:
             return problem(self._counts, connection.key, EchoError.PAYLOAD_TOO_LARGE)
         fault = payload_fault(data, None) if self._is_encrypted else None
@@ -53,6 +55,8 @@ class PresenceRules:
     # ---- who is there -----------------------------------------------------------------------------------------------
 
     def who(self, connection: Connection, asked: AskWho, now: Moment) -> Effects:
+        if not connection.can_receive:
+            return problem(self._counts, connection.key, EchoError.INSUFFICIENT_SCOPE, asked.id)
         wait_ms = connection.who_wait_ms(self._settings, now.mono_s)
         if wait_ms is not None:
             return problem(self._counts, connection.key, EchoError.RATE_LIMITED, asked.id, wait_ms)
@@ -99,7 +103,7 @@ class PresenceRules:
         if self._is_silent:
             return ()
         keys = self._roster.watchers(but=connection)
-        frame = Presence(change, connection.uid, connection.conn, now.wall_ms, subs, data)
+        frame = Presence(change, connection.uid, connection.conn, now.wall_ms, subs, data, connection.member_id)
         return (SendTo(keys, frame),) if keys else ()
 
     def _announce_subs(self, change: Change, connection: Connection, now: Moment, subs: Collection[str]) -> Effects:

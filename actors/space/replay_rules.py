@@ -28,15 +28,16 @@ class ReplayMemory:
     def __init__(self, settings: SpaceSettings, total: ReplayTotal) -> None:
         self._settings = settings
         self._total = total
-        self._held: deque[tuple[float, int, Message]] = deque()  # since when, payload bytes
+        # Since when, payload bytes, the message, and the member whom its `tuid` is the name of.
+        self._held: deque[tuple[float, int, Message, str | None]] = deque()
         self._bytes = 0
         self._forgotten_seq = 0  # of the last message that is not held any more
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def remember(self, message: Message, payload_bytes: int, now_s: float) -> None:
-        self._held.append((now_s, payload_bytes, message))
+    def remember(self, message: Message, payload_bytes: int, now_s: float, for_member: str | None = None) -> None:
+        self._held.append((now_s, payload_bytes, message, for_member))
         self._bytes += payload_bytes
         self._total.bytes += payload_bytes + MESSAGE_BYTES
         while len(self._held) > self._settings.replay_messages_max or self._bytes > self._settings.replay_bytes_max:
@@ -56,25 +57,28 @@ class ReplayMemory:
         """When the oldest is to be forgotten."""
         return self._held[0][0] + self._settings.replay_s_max if self._held else None
 
-    def missed(self, since: int, last_seq: int, uid: str, subs: frozenset[str], now_s: float) -> list[Message] | None:
+    def missed(
+        self, since: int, last_seq: int, uid: str, subs: frozenset[str], now_s: float, member_id: str | None = None
+    ) -> list[Message] | None:
         """What a connection of this `uid` and these `subs` would have received after message `since`, marked as replay.
 
         Also what its own former connection sent: which one that was is not known, and a message too many can be told by
-        its `conn`, one too few by nothing. None: the memory does not reach.
+        its `conn`, one too few by nothing. What was for one `uid` is a member's own, where there are members. None: the
+        memory does not reach.
         """
         self.expire(now_s)
         if not self._forgotten_seq <= since <= last_seq:
             return None
         return [
             msgspec.structs.replace(message, replay=True)
-            for _, _, message in self._held
+            for _, _, message, for_member in self._held
             if message.seq > since
-            and (message.tuid is None or message.tuid == uid)
+            and (message.tuid is None or (message.tuid == uid and for_member == member_id))
             and (message.sub is None or message.sub in subs)
         ]
 
     def _forget_first(self) -> None:
-        _, payload_bytes, message = self._held.popleft()
+        _, payload_bytes, message, _ = self._held.popleft()
         self._bytes -= payload_bytes
         self._total.bytes -= payload_bytes + MESSAGE_BYTES
         self._forgotten_seq = message.seq

@@ -96,16 +96,21 @@ class Room:
         """The connection is welcomed, or closed."""
 
         def open_(now: Moment) -> Effects:
-            effects = self.rules.open(opening, now)
-            own = (opening.key,)
-            mine = [effect.frame for effect in effects if isinstance(effect, SendTo) and effect.keys == own]
-            if mine:
-                connection.open([_encoded(frame, is_text=connection.is_text) for frame in mine])
-                self._unflushed[opening.key] = connection
-            return [effect for effect in effects if not (isinstance(effect, SendTo) and effect.keys == own)]
+            effects = self._welcomed(opening.key, connection, self.rules.open(opening, now))
+            self._unflushed[opening.key] = connection  # if only for the answer to the upgrade
+            return effects
 
         self._connections[opening.key] = connection
         self._do(open_)
+
+    def _welcomed(self, key: str, connection: RoomConnection, effects: Effects) -> Effects:
+        """Send what is for the new connection itself before all else. The other effects."""
+        own = (key,)
+        mine = [effect.frame for effect in effects if isinstance(effect, SendTo) and effect.keys == own]
+        if mine:
+            connection.open([_encoded(frame, is_text=connection.is_text) for frame in mine])
+            self._unflushed[key] = connection
+        return [effect for effect in effects if not (isinstance(effect, SendTo) and effect.keys == own)]
 
     def receive(self, key: str, messages: Iterable[tuple[bytes, bool]]) -> None:
         """WebSocket messages of a client, each with whether it is text; all that one read brought."""
@@ -118,7 +123,9 @@ class Room:
             effects: list[Effect] = []
             for data, is_text in messages:
                 frame = decode(data, encoding, is_text=is_text, bytes_max=self._message_bytes_max)
-                effects += self.rules.receive(key, frame, now)
+                is_first = self.rules.is_waiting(key)
+                received = self.rules.receive(key, frame, now)
+                effects += self._welcomed(key, connection, received) if is_first else received
             return effects
 
         self._do(take)
@@ -158,6 +165,13 @@ class Room:
         self.rules.ends_at_ms = ends_at_ms
         self._do(self.rules.tick)
         self._nap.cancel()  # it may also be later than what the nap was for
+
+    def end_grant(self, grant_id: str) -> None:
+        self._do(lambda now: self.rules.end_grant(grant_id, now))
+
+    def expel(self) -> None:
+        """IAM was switched on or off."""
+        self._do(lambda _: self.rules.expel())
 
     def end(self, close: RoomClose) -> None:
         """For everybody."""

@@ -23,6 +23,9 @@ class Opening:
     watches: bool = True  # `presence`
     since: int | None = None
     epoch: str | None = None
+    is_minted: bool = False  # the `uid`, by the gateway
+    needs_auth: bool = False  # the space has IAM
+    access_token: str | None = None  # as shown before the upgrade; None: it comes in an `auth` frame
 
 
 class SendTo(msgspec.Struct, frozen=True):

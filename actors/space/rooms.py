@@ -13,6 +13,7 @@ from actors.space.events import Space
 from actors.space.replay_rules import ReplayTotal
 from actors.space.room import AtEndOfTurn, Room, RoomConnection, at_once
 from actors.space.room_effects import Opening
+from actors.space.room_iam import RoomIam
 from actors.space.room_rules import RoomRules
 from actors.space.settings import SpaceSettings
 from actors.supervision.child import ChildSpec, Kind
@@ -36,6 +37,8 @@ class Rooms:
         self.counts = counts or SpaceCounts()
         self.replay_total = ReplayTotal()
         self.registry: Registry[str, Room] = Registry()
+        self.iam_of: Callable[[str], RoomIam | None] = lambda _: None
+        """What the room of a space asks about its members; None: there are none."""
         self._supervisor = supervisor
         self._now = now
         self._at_end_of_turn = at_end_of_turn
@@ -68,6 +71,7 @@ class Rooms:
             is_encrypted=space.is_encrypted,
             counts=self.counts,
             replay_total=self.replay_total,
+            iam=self.iam_of(space.space_id),
         )
         room = Room(rules, self._now, self.settings.message_bytes_max, self._at_end_of_turn)
         room.handle = self._supervisor.start(
@@ -97,6 +101,18 @@ class Rooms:
         room = self.registry.find(space_id)
         if room is not None:
             room.end(RoomClose.GONE)
+
+    def end_grant(self, space_id: str, grant_id: str) -> None:
+        """What this grant opened is closed with 4401."""
+        room = self.registry.find(space_id)
+        if room is not None:
+            room.end_grant(grant_id)
+
+    def expel(self, space_id: str) -> None:
+        """IAM of this space was switched on or off: what was open until then is closed with 4401."""
+        room = self.registry.find(space_id)
+        if room is not None:
+            room.expel()
 
     def move_end(self, space_id: str, ends_at_ms: int) -> None:
         room = self.registry.find(space_id)

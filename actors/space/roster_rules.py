@@ -6,6 +6,7 @@ go, is for the room's rules.
 
 from collections.abc import Iterable, Iterator
 
+from actors.grants.grants import Access
 from actors.space.connection_rules import Connection
 
 _Index = dict[str, dict[str, Connection]]  # by name, then key; no name is without connections
@@ -17,6 +18,7 @@ class Roster:
         self._watching: dict[str, Connection] = {}
         self._by_uid: _Index = {}
         self._by_sub: _Index = {}
+        self._deaf = 0  # that may not receive; in most rooms none
         self._away: _Index = {}  # by uid: gone abnormally, and nobody has been told yet
 
     def __len__(self) -> int:
@@ -32,6 +34,7 @@ class Roster:
 
     def add(self, connection: Connection, subs: Iterable[str]) -> None:
         self._here[connection.key] = connection
+        self._deaf += not connection.can_receive
         if connection.watches:
             self._watching[connection.key] = connection
         self._by_uid.setdefault(connection.uid, {})[connection.key] = connection
@@ -41,6 +44,7 @@ class Roster:
         """Its own list of subspaces stays as it was: should it be back, what differs is told."""
         key = connection.key
         del self._here[key]
+        self._deaf -= not connection.can_receive
         self._watching.pop(key, None)
         _discard(self._by_uid, connection.uid, key)
         for sub in connection.subs:
@@ -49,6 +53,13 @@ class Roster:
     def clear(self) -> None:
         for index in (self._here, self._watching, self._by_uid, self._by_sub, self._away):
             index.clear()
+        self._deaf = 0
+
+    def admit(self, connection: Connection, access: Access) -> None:
+        """One that is here is given another access."""
+        self._deaf -= not connection.can_receive
+        connection.admit(access)
+        self._deaf += not connection.can_receive
 
     def enter(self, connection: Connection, subs: Iterable[str]) -> None:
         for sub in subs:
@@ -87,13 +98,17 @@ class Roster:
     def recipients(self, sub: str | None, tuid: str | None) -> list[str]:
         """The keys of those a message with this address is for, whoever sent it."""
         if tuid is None:
-            return list(self._here if sub is None else self._by_sub.get(sub, ()))
+            return self._hearing(list(self._here if sub is None else self._by_sub.get(sub, ())))
         of_uid = self._by_uid.get(tuid, {})
-        return list(of_uid) if sub is None else [key for key, one in of_uid.items() if sub in one.subs]
+        return self._hearing(list(of_uid) if sub is None else [key for key, one in of_uid.items() if sub in one.subs])
 
     def watchers(self, but: Connection) -> list[str]:
         """The keys of those who want to know who is here."""
-        return [key for key in self._watching if key != but.key]
+        return self._hearing([key for key in self._watching if key != but.key])
+
+    def _hearing(self, keys: list[str]) -> list[str]:
+        """Those of them that may receive."""
+        return [key for key in keys if self._here[key].can_receive] if self._deaf else keys
 
     def known(self) -> Iterator[Connection]:
         """Who is here to the others: also who may be back, of whom nobody has been told that it left."""

@@ -35,10 +35,11 @@ _END = "end"
 
 @dataclass(frozen=True, slots=True)
 class ReadSpace:
-    """A space as its stream tells it, and when that was last written."""
+    """A space as its stream tells it, when its end was last written, and all that the stream has."""
 
     space: Space
     at_ms: int
+    events: Sequence[Event]
 
 
 class SpaceLog:
@@ -59,16 +60,20 @@ class SpaceLog:
         try:
             loaded = await self._log.load(PREFIX + space_id)
             moved = [item.data for item in loaded.open_items if item.key == _END]
+            history: list[Event] = []
             space, at_ms = None, 0
             for body in [*(recorded.data for recorded in loaded.events), *moved]:
                 unsealed = self._store.unseal(space_id, body)
                 if unsealed is not None:
                     event = events.decode(unsealed)
-                    space, at_ms = events.evolve(space, event), event.at_ms
+                    history.append(event)
+                    space = events.evolve(space, event)
+                    if isinstance(event, SpaceOpened | SpaceEndMoved):  # of others nobody knows which came before it
+                        at_ms = event.at_ms
         except (UnreadableError, ValueError):  # ValueError: what is in there is not an event of ours
             log.error("space_unreadable", space_id=space_id)
             return None
-        return None if space is None else ReadSpace(space, at_ms)
+        return None if space is None else ReadSpace(space, at_ms, history)
 
     async def append(self, space_id: str, decided: Sequence[Event]) -> EchoError | None:
         """None once it is durable. A cancelled caller only stops waiting."""

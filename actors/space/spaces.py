@@ -73,6 +73,8 @@ class EchoSpaces:
         """Told of every space that ends while the gateway runs, at once: its sockets and sessions are to be closed."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
+        self.on_load: Callable[[str, Sequence[Event], int], None] = lambda _space_id, _events, _seen_ms: None
+        """At the start, told of every live space what its stream has, and when spaces were seen last."""
         self._log = SpaceLog(store, stream_log)
         self._new_id = new_id
         self._spaces = Spaces()
@@ -117,6 +119,7 @@ class EchoSpaces:
                 space = events.evolve(space, event) or space
             if space.is_live(now_ms):
                 self._spaces.put(space)
+                self.on_load(space_id, read.events, seen_ms)
             else:
                 self._note_end(space_id, space.ending or Ending.EXPIRED)
         for space_id in kept:  # made, and never written down
@@ -166,11 +169,18 @@ class EchoSpaces:
 
     def is_live(self, space_id: str) -> bool:
         """Whether it is still there, for those who have waited meanwhile."""
-        space = self._spaces.get(space_id)
-        return space is not None and space.is_live(self.now().wall_ms)
+        return self.get(space_id) is not None
 
-    async def move_end(self, space_id: str, claim: str, ttl_s: int) -> Space | EchoError:
-        """To `ttl_s` from now, by its creator. `rate_limited`: `move_wait_ms` says for how long."""
+    def get(self, space_id: str) -> Space | None:
+        """A live one, by its name: whoever asks has to show something else."""
+        space = self._spaces.get(space_id)
+        return space if space is not None and space.is_live(self.now().wall_ms) else None
+
+    async def move_end(self, space_id: str, claim: str | None, ttl_s: int) -> Space | EchoError:
+        """To `ttl_s` from now, by its creator; without a claim, by an owner.
+
+        `rate_limited`: `move_wait_ms` says for how long.
+        """
         fault = self.claim_fault(space_id, claim)
         if fault is not None:
             return fault
@@ -206,8 +216,24 @@ class EchoSpaces:
         """How long until its end may be moved again; None: now."""
         return self._turns.move_wait_ms(space_id, self.now().mono_s)
 
-    async def delete(self, space_id: str, claim: str) -> EchoError | None:
-        """By its creator. None when nothing of it is left."""
+    def turn(self, space_id: str) -> trio.Lock:
+        """To be held by whoever decides on a live space elsewhere, and has that recorded."""
+        return self._turns.of(space_id, self.now().mono_s).lock
+
+    async def record(self, space_id: str, decided: Sequence[Event]) -> EchoError | None:
+        """Write what was decided by the holder of its `turn`. Once begun it is finished, whoever still waits.
+
+        After None it is true of the space; with a fault it is not, and of a space that ended meanwhile nobody asks.
+        """
+        with trio.CancelScope(shield=True):
+            fault = await self._log.append(space_id, decided)
+        current = self._spaces.get(space_id)
+        if fault is None and current is not None:
+            self._apply(current, decided)
+        return fault if current is not None else EchoError.SPACE_NOT_FOUND
+
+    async def delete(self, space_id: str, claim: str | None) -> EchoError | None:
+        """By its creator; without a claim, by an owner. None when nothing of it is left."""
         space = self._claimed(space_id, claim)
         return space if isinstance(space, EchoError) else await self.close(space_id, Ending.DELETED)
 
@@ -232,16 +258,16 @@ class EchoSpaces:
         self._over(space_id, ending)
         return None if await self._erasing.erase(space_id) else EchoError.STORAGE_NOT_READY
 
-    def claim_fault(self, space_id: str, claim: str) -> EchoError | None:
+    def claim_fault(self, space_id: str, claim: str | None) -> EchoError | None:
         """What there is against this claim, for whoever asks before anything else."""
         space = self._claimed(space_id, claim)
         return space if isinstance(space, EchoError) else None
 
-    def _claimed(self, space_id: str, claim: str) -> Space | EchoError:
-        space = self._spaces.get(space_id)
-        if space is None or not space.is_live(self.now().wall_ms):
+    def _claimed(self, space_id: str, claim: str | None) -> Space | EchoError:
+        space = self.get(space_id)
+        if space is None:
             return EchoError.SPACE_NOT_FOUND
-        return space if holds_claim(space, claim) else EchoError.UNAUTHORIZED
+        return space if claim is None or holds_claim(space, claim) else EchoError.UNAUTHORIZED
 
     def _apply(self, space: Space | None, decided: Sequence[Event]) -> Space:
         for event in decided:

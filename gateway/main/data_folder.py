@@ -3,6 +3,7 @@
     token.key   the Ed25519 seed that signs tokens        ca.key, ca.crt   the CA that vouches for nodes
     leafs/      the certificates it has issued            revoked          ids of revoked tokens, one a line
     log.sqlite  the command log                           lock             held while somebody uses the folder
+    echo.key    32 bytes for what the gateway seals for itself; made by the first start with echo spaces
     token.jwks  where the last start found the keys of a deployment's own tokens; without it tokens are made here
     operator-scopes.since  when the folder first met a gateway that knows operators' scopes, in ms: tokens of operators
                 issued before then have all of them if they name none
@@ -32,10 +33,12 @@ from schemas.certificates import CertificateAuthority, KnownCertificates, Leaf
 
 ISSUER = AUDIENCE = "heliograph"
 TOKEN_KEY, CA_KEY, CA_FILE = MADE_AT_FIRST = "token.key", "ca.key", "ca.crt"
+ECHO_KEY = "echo.key"
 RUNNING_FILE = "running.json"
 FOREIGN_FILE = "token.jwks"
 SINCE_FILE = "operator-scopes.since"
 NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
+KEY_BYTES = 32
 NODE_TOKEN_LIFE_S = 365 * 24 * 3600  # as long as a node's certificate
 
 
@@ -141,6 +144,18 @@ class DataFolder:
     def log_path(self) -> Path:
         return self.path / "log.sqlite"
 
+    def echo_key(self) -> bytes:
+        """Made when it is first asked for. Raises FolderError."""
+        with _told(self.path):
+            file = self.path / ECHO_KEY
+            if not file.exists():
+                _write_key(file)
+                _sync(self.path)
+            key = bytes.fromhex(file.read_text().strip())
+            if len(key) != KEY_BYTES:
+                raise ValueError(f"{ECHO_KEY} has not {KEY_BYTES} bytes")
+        return key
+
     def _leafs(self) -> list[Leaf]:
         return [Leaf.from_der(file.read_bytes()) for file in sorted((self.path / "leafs").glob("*.crt"))]
 
@@ -225,13 +240,17 @@ def _make(path: Path, now_ms: int) -> None:
     """What a gateway has from its first start on; the last file says that the others are there."""
     for name in (TOKEN_KEY, CA_KEY):
         if not (path / name).exists():
-            write_private(path / name, os.urandom(32).hex().encode() + b"\n")
+            _write_key(path / name)
     if not (path / SINCE_FILE).exists():  # once: a later moment would let in what this one keeps out
         write_private(path / SINCE_FILE, b"%d\n" % now_ms)
         _sync(path)
     if not (path / CA_FILE).exists():
         made = CertificateAuthority.make(_key(path / CA_KEY), now_ms)
         write_private(path / CA_FILE, made.certificate.public_bytes(Encoding.DER))
+
+
+def _write_key(file: Path) -> None:
+    write_private(file, os.urandom(KEY_BYTES).hex().encode() + b"\n")
 
 
 def _sync(path: Path) -> None:

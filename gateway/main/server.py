@@ -37,7 +37,11 @@ from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
+from gateway.identity.oauth.feature import oauth_feature
+from gateway.identity.oauth.passkey_sign_in import CeremonySignIn
 from gateway.identity.operators import Operators
+from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
+from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
@@ -62,7 +66,9 @@ from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import counts_bodies, ends_feature, spaces_feature
-from gateway.spaces.opening import PublicBase, opened_spaces
+from gateway.spaces.iam_passkeys import passkeys_at
+from gateway.spaces.oauth_world import SpaceWorld
+from gateway.spaces.opening import PublicBase, join_iam, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
@@ -141,9 +147,10 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
 
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
         folder.trust(token_keys)
+        echo_key = folder.echo_key() if settings.echo.enabled else b""
         async with (
             await SqliteStore.open(folder.log_path) as store,
-            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as kept_spaces,
+            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as kept,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -177,19 +184,30 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
-            spaces = kept_spaces if settings.echo.enabled else None
+            spaces = kept.spaces if kept is not None and settings.echo.enabled else None
             rooms = None
             if spaces is not None:
                 rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
-            echo_features: tuple[Feature, ...] = () if kept_spaces is None else (ends_feature(kept_spaces),)
-            if spaces is not None and rooms is not None and base is not None:
-                spaces.on_end.append(rooms.end)
-                spaces.on_move = rooms.move_end
-                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo)
+            echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
+            if kept is not None and spaces is not None and rooms is not None and base is not None:
+                join_iam(kept.iam, spaces, rooms)
+                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
+                limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
+                ceremonies = Ceremonies(limits)
+                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s)
                 has_mcp = settings.mcp.enabled
-                routes = spaces_feature(spaces, admission, settings.echo, base, new_id, audit, has_mcp=has_mcp)
+                routes = spaces_feature(
+                    spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
+                )
                 echo_features = (*echo_features, routes, entrance.feature)
+                if passkeys is not None:
+                    world = SpaceWorld(kept.iam)
+                    sign_in = CeremonySignIn(ceremonies, passkeys.party, world, now_here)
+                    oauth = oauth_feature(
+                        world, sign_in, settings.oauth, base, base.local, echo_key, PASSKEY_SCRIPT, now_here
+                    )
+                    echo_features = (*echo_features, oauth)
             # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.
             kinds = [kind for feature in echo_features for kind in feature.session_kinds]
             sessions = Sessions(settings.mcp.session_limits)
@@ -220,7 +238,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ledgers=devices.ledgers,
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
-                spaces=SpaceFamilies(space_counts, kept_spaces, rooms),
+                spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms),
                 started_s=now_here().wall_ms / 1000,
             )
 

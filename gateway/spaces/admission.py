@@ -1,4 +1,4 @@
-"""Who gets to a space: rates by address and by space, and the token, which is all there is to show.
+"""Who gets to a space: rates by address and by space, the token, and in a space with IAM an access token besides.
 
 Unknown and ended tokens are answered alike. Requests and upgrades with them have one rate of their own, by address; one
 that holds a good token is never made to wait for what others of its address guess.
@@ -6,6 +6,7 @@ that holds a good token is never made to wait for what others of its address gue
 
 from collections.abc import Callable, Mapping
 
+from actors.grants.grants import Access
 from actors.node.moment import Moment
 from actors.space.events import Space
 from gateway.net.echo_answers import Refusal as Refusal
@@ -13,14 +14,22 @@ from gateway.net.exchange import Exchange
 from gateway.net.rates import Rate
 from gateway.net.rates import address_of as address_of
 from gateway.spaces.answers import Refuse, refuse
+from gateway.spaces.route_scopes import Needed, access_fault
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
 
 
 class SpaceAdmission:
-    def __init__(self, find: Callable[[str], Space | None], now: Callable[[], Moment], settings: EchoSettings) -> None:
-        """`find` gives the live space of a token."""
+    def __init__(
+        self,
+        find: Callable[[str], Space | None],
+        now: Callable[[], Moment],
+        settings: EchoSettings,
+        find_access: Callable[[str], Access | None] = lambda _: None,
+    ) -> None:
+        """`find` gives the live space of a token, `find_access` what an access token of any space is good for."""
         self._find = find
+        self._find_access = find_access
         self._now = now
         self._requests = Rate(settings.rest_burst, settings.rest_per_s)
         self._of_spaces = Rate(settings.room_rest_burst, settings.room_rest_per_s)
@@ -42,6 +51,15 @@ class SpaceAdmission:
             found = over_rate
         await refuse(exchange, found.error, headers, found.wait_ms)
         return None
+
+    def access(self, exchange: Exchange, space: Space) -> Access | None:
+        """What the access token of this request is good for in this space."""
+        access = self._find_access(exchange.bearer() or "")
+        return access if access is not None and access.giver == space.space_id else None
+
+    def access_fault(self, exchange: Exchange, space: Space, need: Needed) -> EchoError | None:
+        """What there is against this request to a space with IAM."""
+        return access_fault(self.access(exchange, space), need)
 
     async def admit_address(self, exchange: Exchange, headers: Mapping[bytes, bytes], refuse: Refuse = refuse) -> bool:
         """Whether this address may ask for anything now; else the refusal is sent."""

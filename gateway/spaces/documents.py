@@ -27,6 +27,17 @@ _ENCRYPTED = Template(
     'Without cryptography of your own, write {"value": "...", "encrypt": true}: the service seals it, and reading\n'
     "yields the envelope. A kid that begins with x: names a key that only the clients have."
 )
+_KEY_ELSEWHERE = "as encryption_key in the document of this room, for members"
+_MEMBERS = "Members who have the token below"
+_HOLDERS = "Whoever has the token below"
+_IAM_OFF = "IAM is off: the token is all that is needed, and there is nowhere to sign in."
+_IAM_ON = Template(
+    "IAM is on: REST also needs the header Authorization: Bearer with an access token of this room (ea_...). So\n"
+    "does the WebSocket, or, as its first frame within 5 seconds,\n"
+    '  {"type":"auth","access_token":"ea_..."}\n'
+    "Sent again, with a new token, it keeps the socket open. Members sign in at $base/s/$token. Without a valid\n"
+    "access token the answer is 401 or close 4401, without the scope 403, close 4403 or insufficient_scope."
+)
 
 
 class Rest(TypedDict):
@@ -76,7 +87,7 @@ class Documents:
             expires_at=rfc3339(space.ends_at_ms),
             protocol=space.protocol,
             encryption_enabled=space.is_encrypted,
-            iam_enabled=False,
+            iam_enabled=space.has_iam,
             websocket_url=f"ws{base.removeprefix('http')}/ws/s/{token}",
             rest=Rest(kv=f"{api}/kv", files=f"{api}/files", push=f"{api}/push"),
             dashboard_url=f"{base}/s/{token}",
@@ -102,10 +113,11 @@ class Documents:
         return {"files": [self.file(file, space, token) for file in files]}
 
     def prompt(self, space: Space, token: str) -> str:
+        """For whoever has the token, also where that is not enough to get in: then without the key."""
         info = self.info(space, token)
         encryption = _PLAIN
         if space.is_encrypted:
-            encryption = _ENCRYPTED.substitute(key=info["encryption_key"])
+            encryption = _ENCRYPTED.substitute(key=_KEY_ELSEWHERE if space.has_iam else info["encryption_key"])
         return _PROMPT.substitute(
             self._values(),
             token=token,
@@ -114,6 +126,8 @@ class Documents:
             protocol=space.protocol,
             websocket_url=info["websocket_url"],
             encryption=encryption,
+            users=_MEMBERS if space.has_iam else _HOLDERS,
+            iam=_IAM_ON.substitute(base=self._base(), token=token) if space.has_iam else _IAM_OFF,
         )
 
     def description(self) -> str:

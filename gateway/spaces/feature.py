@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from actors.space.iam import SpaceIam
 from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
 from actors.space.spaces import EchoSpaces
@@ -19,6 +20,8 @@ from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.creation import CREATION_PATH, Creation
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_routes import FileRoutes
+from gateway.spaces.iam_ceremonies import IamCeremonies, PasskeyCeremonies
+from gateway.spaces.iam_routes import IamRoutes
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.mcp_sessions import RoomSessions
 from gateway.spaces.pages import ASSETS, STATIC
@@ -33,22 +36,30 @@ from gateway.spaces.upload_shares import UploadShares
 
 def spaces_feature(
     spaces: EchoSpaces,
+    iam: SpaceIam,
     admission: SpaceAdmission,
     settings: EchoSettings,
     base: Callable[[], str],
     new_id: Callable[[], str],
     audit: Audit,
+    passkeys: PasskeyCeremonies | None = None,
     *,
     has_mcp: bool = True,
 ) -> Feature:
-    """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens."""
+    """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens.
+
+    Without `passkeys` nobody can become a member, so IAM stays off.
+    """
     documents, shares = Documents(settings, base, has_mcp=has_mcp), UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
     kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)
     more: dict[tuple[str, bool], Methods] = {
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},
+        **IamRoutes(iam, admission, settings, base).methods,
     }
+    if passkeys is not None:
+        more |= IamCeremonies(iam, passkeys, admission, settings, base, lambda: spaces.now().mono_s).methods
     pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms)
     routes: dict[str, Route] = {
         **pages.routes,
@@ -62,15 +73,17 @@ def spaces_feature(
     tools = RoomTools(space_values, space_files, documents, shares, settings)
     sessions = RoomSessions(tools, admission, settings, audit, refused, new_id, spaces.now)
     spaces.on_end.append(sessions.end)
+    iam.on_iam.append(sessions.end)
     return Feature(counted, refusal_form=partial(form_at, refused=refused), session_kinds=(sessions,))
 
 
-def ends_feature(spaces: EchoSpaces) -> Feature:
-    """The supervised task that ends spaces on time, also those that are left where spaces are switched off."""
+def ends_feature(spaces: EchoSpaces, iam: SpaceIam) -> Feature:
+    """The supervised tasks that end spaces and grants on time, also those left where spaces are switched off."""
 
     def start(supervisor: Supervisor) -> None:
         supervisor.start(ChildSpec(name="space_store", run=spaces.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
         supervisor.start(ChildSpec(name="spaces", run=spaces.run, kind=Kind.PERMANENT, stage=Stage.CORE))
+        supervisor.start(ChildSpec(name="space_iam", run=iam.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
     return Feature(start=start)
 

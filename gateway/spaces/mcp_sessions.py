@@ -61,7 +61,7 @@ class RoomSessions:
         self._now = now
 
     def end(self, space_id: str) -> None:
-        """The room is over, and so is all that its token has opened."""
+        """The room is over, or has members now, and so all that its token has opened is over too."""
         self.on_end(credential_of(space_id))
 
     # ---- who asks ----------------------------------------------------------------------------------------------------
@@ -71,8 +71,8 @@ class RoomSessions:
 
     def admit(self, exchange: Exchange, token: str) -> Caller | Refusal | None:
         found = self._admission.admit_session(exchange, token)
-        if not isinstance(found, Refusal):
-            return RoomCaller(found, token, address_of(exchange))
+        if not isinstance(found, Refusal):  # in a space with IAM its token alone opens nothing
+            return None if found.has_iam else RoomCaller(found, token, address_of(exchange))
         self._refused[found.error.word] += 1
         return None if found.error is EchoError.SPACE_NOT_FOUND else found
 
@@ -81,7 +81,8 @@ class RoomSessions:
 
     def is_good(self, caller: Caller) -> bool:
         assert isinstance(caller, RoomCaller)
-        return self._admission.find(caller.token) is not None
+        space = self._admission.find(caller.token)
+        return space is not None and not space.has_iam
 
     # ---- what it may do ----------------------------------------------------------------------------------------------
 

@@ -7,15 +7,24 @@ import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from actors.log.store import LogStore
 from actors.node.moment import Moment
 from actors.space.counts import SpaceCounts
+from actors.space.iam import SpaceIam
+from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
 from actors.space.sqlite_space_store import DATABASE, SqliteSpaceStore
 from gateway.main.settings import SettingsError
 from gateway.spaces.settings import EchoSettings
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSpaces:
+    spaces: EchoSpaces
+    iam: SpaceIam
 
 
 @asynccontextmanager
@@ -26,7 +35,7 @@ async def opened_spaces(
     now: Callable[[], Moment],
     new_id: Callable[[], str],
     counts: SpaceCounts,
-) -> AsyncIterator[EchoSpaces | None]:
+) -> AsyncIterator[OpenedSpaces | None]:
     """None where they are off and there have never been any. Those that are left when they are switched off still end.
 
     What expired while no gateway ran is erased before this goes on.
@@ -37,8 +46,19 @@ async def opened_spaces(
     async with await SqliteSpaceStore.at(folder, settings.store_limits) as store:
         await store.load()
         spaces = EchoSpaces(store, log, settings, now, os.urandom, new_id, counts)
+        iam = SpaceIam(spaces, new_id)
+        spaces.on_end.append(iam.end)
         await spaces.load()
-        yield spaces
+        yield OpenedSpaces(spaces, iam)
+
+
+def join_iam(iam: SpaceIam, spaces: EchoSpaces, rooms: Rooms) -> None:
+    """Have rooms ask for members, and told of what ends."""
+    spaces.on_end.insert(0, rooms.end)  # first: a room that is gone is no matter of its members
+    spaces.on_move = rooms.move_end
+    iam.on_grant_end.append(rooms.end_grant)
+    iam.on_iam.append(rooms.expel)
+    rooms.iam_of = iam.of_room
 
 
 class PublicBase:
@@ -56,7 +76,11 @@ class PublicBase:
             )
 
     def __call__(self) -> str:
-        return self._public_url or f"{self._scheme}://localhost:{self.port}"
+        return self._public_url or self.local()
+
+    def local(self) -> str:
+        """How clients on this very machine reach it."""
+        return f"{self._scheme}://localhost:{self.port}"
 
 
 def is_loopback(host: str) -> bool:

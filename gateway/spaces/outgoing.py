@@ -36,7 +36,7 @@ class Outgoing:
             self._waiting = [waiting, frame]
 
     def add_to_opening(self, frames: Sequence[bytes]) -> None:
-        """As the first frames at all, before anything is written. They never count toward what `exceeds`."""
+        """As the first frames at all, if not the first bytes. They never count toward what `exceeds`."""
         self._waiting = [*self._chunks(), *frames]
         self._opening_frames += len(frames)
 

@@ -6,7 +6,7 @@ do not see a status. Over TLS and HTTP/2 there is no socket to adopt: `relayed_s
 
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -109,6 +109,8 @@ class RoomEntrance:
             opening = None
         if opening is None or answer is None:
             return Refusal(EchoError.INVALID_PAYLOAD)
+        if space.has_iam:
+            opening = replace(opening, needs_auth=True, access_token=exchange.bearer())
         if self.sockets >= self._services.settings.sockets_max or not self._rooms.has_place_for(space.space_id):
             return Refusal(EchoError.OVERLOADED)
         address = address_of(exchange)

@@ -18,7 +18,8 @@ def opening_of(query: Callable[[str], str | None], new_id: Callable[[], str]) ->
 
     Fields that are not known are nobody's business: a later version may have them.
     """
-    uid, epoch, since = query("uid") or new_id(), query("epoch"), query("since")
+    chosen, epoch, since = query("uid"), query("epoch"), query("since")
+    uid = chosen or new_id()
     named = query("subs")
     subs = tuple(dict.fromkeys(named.split(","))) if named else ()
     wants_copy, watches = _FLAGS.get(query("self") or "0"), _FLAGS.get(query("presence") or "1")
@@ -28,7 +29,8 @@ def opening_of(query: Callable[[str], str | None], new_id: Callable[[], str]) ->
         return None
     if (since is not None and not _SEQ.fullmatch(since)) or (epoch is not None and not is_name(epoch)):
         return None
-    return Opening(new_id(), uid, subs, wants_copy, watches, None if since is None else int(since), epoch)
+    last_seen = None if since is None else int(since)
+    return Opening(new_id(), uid, subs, wants_copy, watches, last_seen, epoch, is_minted=not chosen)
 
 
 def offered_protocols(header: str | None) -> list[str]:

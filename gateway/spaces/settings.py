@@ -32,6 +32,10 @@ class EchoSettings(SpaceSettings):
     creations_per_h: float = 10.0
     passwords_burst: int = 10  # wrong passwords from one address
     passwords_per_min: float = 10.0
+    ceremonies_burst: int = 10  # passkey ceremonies begun by one address
+    ceremonies_per_min: float = 10.0
+    ceremonies_max: int = 10_000  # under way, in memory, 5 minutes at most; then the oldest of all ends
+    ceremonies_per_address_max: int = 20  # under way; then the oldest of that address ends
     unknown_tokens_burst: int = 30  # requests and upgrades of one address with a token of no space
     unknown_tokens_per_min: float = 30.0
     upgrades_burst: int = 30  # to rooms, by one address

@@ -18,13 +18,16 @@ from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.answers import NO_STORE, encoding_of_body, refuse, refuse_method
 from gateway.spaces.documents import Documents
 from gateway.spaces.kv_routes import KvRoutes
+from gateway.spaces.route_scopes import CEREMONIES, needed
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 from schemas.echo.names import is_key
+from schemas.echo.scopes import FULL
 
 PREFIX = "/api/s/"
 _TTL_S_MAX = 2**31  # of a wish; the rules cut it to what a space may last, and more is malformed
+NO_CORS: Mapping[bytes, bytes] = {}
 Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]  # with the token, and the last name
 Methods: TypeAlias = Mapping[str, Handle]
 
@@ -57,24 +60,32 @@ class SpaceRoutes:
         self.routes: Routes = {f"{PREFIX}*": (WHOLE, self._handle), "/api/*": (WHOLE, _answer_nowhere)}
 
     async def _handle(self, exchange: Exchange) -> None:
-        if exchange.method == "OPTIONS":
+        token, *rest = exchange.path.removeprefix(PREFIX).split("/")
+        words = 2 if rest and rest[0] == "iam" else 1  # of what is asked for, before a name
+        what, names = "/".join(rest[:words]), rest[words:]
+        name, place = names[0] if names else "", (what, bool(names))
+        cors = NO_CORS if place in CEREMONIES else CORS
+        if exchange.method == "OPTIONS" and cors is CORS:
             await answer_preflight(exchange)
             return
-        token, *rest = exchange.path.removeprefix(PREFIX).split("/")
-        what, name = (*rest, "", "")[:2]
-        methods = None if len(rest) > 2 or (rest and not what) else self._table.get((what, len(rest) == 2))
+        methods = None if len(names) > 1 or (rest and not what) else self._table.get(place)
         if methods is None or exchange.has_encoded_slash:
-            await refuse(exchange, EchoError.NOT_FOUND, CORS)
+            await refuse(exchange, EchoError.NOT_FOUND, cors)
             return
         handle = methods.get("GET" if exchange.method == "HEAD" else exchange.method)
         if handle is None:
             allowed = [*methods, *(["HEAD"] if "GET" in methods else [])]
-            await refuse_method(exchange, ", ".join(allowed), CORS)
+            await refuse_method(exchange, ", ".join(allowed), cors)
             return
-        space = await self._admission.admit(exchange, token, CORS)
+        space = await self._admission.admit(exchange, token, cors)
         if space is None:
             return
-        if what == "kv" and len(rest) == 2 and not is_key(name):
+        if space.has_iam:
+            fault = self._admission.access_fault(exchange, space, needed(what, exchange.method))
+            if fault is not None:
+                await refuse(exchange, fault, cors)
+                return
+        if what == "kv" and names and not is_key(name):
             await refuse(exchange, EchoError.INVALID_KEY, CORS)
             return
         await handle(exchange, space, token, name)
@@ -85,14 +96,16 @@ class SpaceRoutes:
         await exchange.json(self._documents.info(space, token), headers={**NO_STORE, **CORS})
 
     async def _delete(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
-        fault = await self._spaces.delete(space.space_id, exchange.bearer() or "")
+        claim = self._claim(exchange, space)
+        fault = await self._spaces.delete(space.space_id, claim)
         if fault is not None:
             await refuse(exchange, fault, CORS)
             return
         await exchange.no_content(CORS)
 
     async def _patch(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
-        fault = self._spaces.claim_fault(space.space_id, exchange.bearer() or "")
+        claim = self._claim(exchange, space)
+        fault = None if claim is None else self._spaces.claim_fault(space.space_id, claim)
         if fault is not None:  # before the body: what it says is the creator's business
             await refuse(exchange, fault, CORS)
             return
@@ -103,13 +116,18 @@ class SpaceRoutes:
         if ttl_s is None:
             await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
             return
-        moved = await self._spaces.move_end(space.space_id, exchange.bearer() or "", ttl_s)
+        moved = await self._spaces.move_end(space.space_id, claim, ttl_s)
         if isinstance(moved, EchoError):
             is_too_often = moved is EchoError.RATE_LIMITED
             wait_ms = self._spaces.move_wait_ms(space.space_id) if is_too_often else None
             await refuse(exchange, moved, CORS, wait_ms)
             return
         await exchange.json(self._documents.info(moved, token), headers={**NO_STORE, **CORS})
+
+    def _claim(self, exchange: Exchange, space: Space) -> str | None:
+        """What was shown in the claim's place; None: it takes none, an owner asks."""
+        is_owner = space.has_iam and self._admission.access_fault(exchange, space, FULL) is None
+        return None if is_owner else exchange.bearer() or ""
 
 
 def _wanted_ttl_s(body: bytes) -> int | None:

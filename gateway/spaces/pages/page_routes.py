@@ -68,6 +68,9 @@ class PageRoutes:
         space = await self._admission.admit(exchange, token, {}, self.refuse)
         if space is None:
             return
+        if space.has_iam:  # nothing of it is for those who have the token alone
+            await self.refuse(exchange, EchoError.INSUFFICIENT_SCOPE)
+            return
         info = self._documents.info(space, token)
         values = {
             "info": info,

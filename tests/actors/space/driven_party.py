@@ -7,12 +7,14 @@ from typing import Any
 
 from actors.space.room import Room
 from actors.space.room_effects import Opening
+from actors.space.room_iam import RoomIam
 from actors.space.settings import SpaceSettings
 from schemas.echo import echo_pb2 as pb
 from schemas.echo.closes import RoomClose
 from schemas.echo.frames import (
     Ack,
     AskWho,
+    Auth,
     BadFrame,
     Change,
     ClientFrame,
@@ -33,8 +35,10 @@ from tests.actors.space.party import Party
 
 
 class DrivenParty(Party):
-    def __init__(self, settings: SpaceSettings) -> None:
-        super().__init__(settings)
+    def __init__(
+        self, settings: SpaceSettings | None = None, *, is_encrypted: bool = False, iam: RoomIam | None = None
+    ) -> None:
+        super().__init__(settings, is_encrypted=is_encrypted, iam=iam)
         self.driver = Room(self.room, lambda: self.now)
         self._wires: dict[str, _Wire] = {}
 
@@ -55,6 +59,12 @@ class DrivenParty(Party):
             if "data" in raw:
                 raw["json"] = raw.pop("data").decode()
             self.driver.receive(key, [(pb.Frame(**raw).SerializeToString(), False)])
+
+    def end_grant(self, grant_id: str) -> None:
+        self.driver.end_grant(grant_id)
+
+    def expel(self) -> None:
+        self.driver.expel()
 
     def leave(self, key: str, *, is_clean: bool = True) -> None:
         self.driver.left(key, is_clean=is_clean)
@@ -111,6 +121,8 @@ def _raw_of(frame: ClientFrame | BadFrame) -> dict[str, Any]:
             raw = {"type": "state", "data": frame.data}
         case AskWho():
             raw = {"type": "who", "sub": frame.sub, "id": frame.id}
+        case Auth():
+            raw = {"type": "auth", "access_token": frame.access_token}
         case _:
             raise AssertionError("the machine says nothing else")
     return {name: value for name, value in raw.items() if value is not None}
@@ -140,7 +152,9 @@ def _text(raw: Any, name: str) -> bytes | None:
 def _from_json(raw: Any) -> ServerFrame:
     who = (raw.get("uid"), raw.get("conn"))
     members = tuple(
-        Member(one["uid"], one["conn"], tuple(one["subs"]), _ms(one["since"]), _text(one, "state"))
+        Member(
+            one["uid"], one["conn"], tuple(one["subs"]), _ms(one["since"]), _text(one, "state"), one.get("member_id")
+        )
         for one in raw.get("members", ())
     )
     match raw["type"]:
@@ -148,7 +162,7 @@ def _from_json(raw: Any) -> ServerFrame:
             seq, ends_at_ms, told = raw["seq"], _ms(raw["expires_at"]), members if "members" in raw else None
             return Welcome(*who, raw["space_id"], raw["epoch"], seq, ends_at_ms, raw["recovered"], told)
         case "msg":
-            where = (raw.get("sub"), raw.get("tuid"), None, raw.get("replay", False))
+            where = (raw.get("sub"), raw.get("tuid"), raw.get("member_id"), raw.get("replay", False))
             payload = base64.b64decode(raw["bin"]) if "bin" in raw else None
             return Message(raw["seq"], *who, _ms(raw["at"]), _text(raw, "data"), payload, *where)
         case "ack":
@@ -156,12 +170,20 @@ def _from_json(raw: Any) -> ServerFrame:
         case "who":
             return Members(members, raw["total"], raw.get("id"))
         case change:
-            return Presence(Change(change), *who, _ms(raw["at"]), tuple(raw.get("subs", ())), _text(raw, "data"))
+            subs, member_id = tuple(raw.get("subs", ())), raw.get("member_id")
+            return Presence(Change(change), *who, _ms(raw["at"]), subs, _text(raw, "data"), member_id)
 
 
 def _from_protobuf(frame: pb.Frame) -> ServerFrame:
     members = tuple(
-        Member(one.uid, one.conn, tuple(one.subs), one.since_ms, one.state_json.encode() or None)
+        Member(
+            one.uid,
+            one.conn,
+            tuple(one.subs),
+            one.since_ms,
+            one.state_json.encode() or None,
+            one.member_id or None,
+        )
         for one in frame.members
     )
     data = frame.json.encode() if frame.HasField("json") else None
@@ -171,11 +193,12 @@ def _from_protobuf(frame: pb.Frame) -> ServerFrame:
             return Welcome(frame.uid, frame.conn, *room, members or None)
         case "msg":
             payload = frame.bin if frame.HasField("bin") else None
-            where = (frame.sub or None, frame.tuid or None, None, frame.replay)
+            where = (frame.sub or None, frame.tuid or None, frame.member_id or None, frame.replay)
             return Message(frame.seq, frame.uid, frame.conn, frame.at_ms, data, payload, *where)
         case "ack":
             return Ack(frame.id, frame.seq, frame.delivered)
         case "who":
             return Members(members, frame.total, frame.id or None)
         case change:
-            return Presence(Change(change), frame.uid, frame.conn, frame.at_ms, tuple(frame.subs), data)
+            news = (tuple(frame.subs), data, frame.member_id or None)
+            return Presence(Change(change), frame.uid, frame.conn, frame.at_ms, *news)

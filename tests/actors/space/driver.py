@@ -27,6 +27,7 @@ class World:
         self.ended: list[str] = []
         self.log_over: Callable[[MemoryDisk], MemoryStore] = MemoryStore  # makes a process's access to the log
         self.follows_trio = False  # or time passes only when a test says so
+        self.before_load: Callable[[EchoSpaces], None] = lambda _: None
         self._randoms = 0
 
     def now(self) -> Moment:
@@ -45,6 +46,7 @@ class World:
             log = self.log_over(self.log_disk)
             spaces = EchoSpaces(store, log, self.settings, self.now, self.random, lambda: mint.mint(self.now_ms))
             spaces.on_end.append(self.ended.append)
+            self.before_load(spaces)
             await spaces.load()
             yield spaces
 

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from actors.node.moment import Moment
 from actors.space.room_effects import CloseWith, Effects, Opening, ReadOn, SendPing, SendTo, StopReading
+from actors.space.room_iam import RoomIam
 from actors.space.room_rules import RoomRules
 from actors.space.settings import SpaceSettings
 from schemas.echo.closes import RoomClose
@@ -17,11 +18,13 @@ _F = TypeVar("_F")
 
 
 class Party:
-    def __init__(self, settings: SpaceSettings | None = None, *, is_encrypted: bool = False) -> None:
+    def __init__(
+        self, settings: SpaceSettings | None = None, *, is_encrypted: bool = False, iam: RoomIam | None = None
+    ) -> None:
         self.now = START
         ends_at_ms = START.wall_ms + LASTS_S * 1000
         self.settings = settings or SpaceSettings()
-        self.room = RoomRules(self.settings, "space", EPOCH, ends_at_ms, START, is_encrypted=is_encrypted)
+        self.room = RoomRules(self.settings, "space", EPOCH, ends_at_ms, START, is_encrypted=is_encrypted, iam=iam)
         self.inbox: dict[str, list[ServerFrame]] = {}
         self.closes: dict[str, RoomClose] = {}
         self.unread: set[str] = set()
@@ -82,11 +85,15 @@ class Party:
         watches: bool = False,
         since: int | None = None,
         epoch: str | None = EPOCH,
+        is_minted: bool = False,
+        needs_auth: bool = False,
+        access_token: str | None = None,
     ) -> str:
         self._opened += 1
         key = f"c{self._opened}"
         self.inbox[key] = []
-        self.enter(Opening(key, uid, tuple(subs), wants_copy, watches, since, epoch))
+        auth = (is_minted, needs_auth, access_token)
+        self.enter(Opening(key, uid, tuple(subs), wants_copy, watches, since, epoch, *auth))
         return key
 
     def say(self, key: str, frame: ClientFrame | BadFrame) -> Effects | None:
@@ -96,6 +103,12 @@ class Party:
         is_taken, effects = self.room.count(key, self.now, is_data=is_data)
         self.perform(effects)
         return is_taken
+
+    def end_grant(self, grant_id: str) -> None:
+        self.perform(self.room.end_grant(grant_id, self.now))
+
+    def expel(self) -> None:
+        self.perform(self.room.expel())
 
     def leave(self, key: str, *, is_clean: bool = True) -> None:
         self.perform(self.room.left(key, self.now, is_clean=is_clean))

@@ -6,18 +6,20 @@ driven, with clients of both encodings.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from actors.space.room_effects import Opening
 from actors.space.settings import SpaceSettings
 from schemas.echo.closes import RoomClose
 from schemas.echo.frames import (
     Ack,
     AskWho,
+    Auth,
     Change,
     JoinSubs,
     LeaveSubs,
@@ -29,6 +31,7 @@ from schemas.echo.frames import (
     Welcome,
 )
 from tests.actors.space.driven_party import DrivenParty
+from tests.actors.space.members import FakeIam
 from tests.actors.space.party import EPOCH, START, Party
 
 UIDS, SUBS = st.sampled_from(["u", "v", "w"]), st.sampled_from(["a", "b"])
@@ -303,6 +306,95 @@ TestRoomMachine = RoomMachine.TestCase
 class DrivenRoomMachine(RoomMachine):
     make_party = DrivenParty
 
+
+class _WithMembers(Party):
+    """Each `uid` is a member's of the same name, who has shown an access token before the upgrade or after."""
+
+    def __init__(self, settings: SpaceSettings | None = None) -> None:
+        self.iam = FakeIam()
+        for uid in ("u", "v", "w"):
+            self.iam.claim_uid(uid, uid, is_minted=False)
+        super().__init__(settings, iam=self.iam)
+
+    def enter(self, opening: Opening) -> None:
+        self.as_member(opening, opening.uid)
+
+    def without_token(self, opening: Opening) -> None:
+        super().enter(opening)
+
+    def as_member(self, opening: Opening, member_id: str) -> None:
+        token = f"{member_id}/{member_id}/ws_read,ws_write"
+        is_early = int(opening.key.removeprefix("c")) % 2 == 0
+        super().enter(replace(opening, needs_auth=True, access_token=token if is_early else None))
+        if not is_early and opening.key not in self.closes:
+            self.say(opening.key, Auth(token))
+
+
+class _DrivenWithMembers(_WithMembers, DrivenParty):
+    pass
+
+
+class IamRoomMachine(RoomMachine):
+    """With IAM: a room of members who may do everything is a room like any other, and others do not get in."""
+
+    make_party = _WithMembers
+
+    @rule(uid=UIDS, member=UIDS)
+    def claims_a_name(self, uid: str, member: str) -> None:
+        assert isinstance(self.party, _WithMembers)
+        if uid == member:
+            return
+        is_open = not self.is_over and len(self.here()) < 6
+        key = f"c{1000 + len(self.party.inbox)}"
+        self.party.inbox[key] = []
+        self.party.as_member(Opening(key, uid), member)
+        assert (self.party.closes[key] is RoomClose.FORBIDDEN) == is_open
+        assert self.party.inbox[key] == []
+
+    @rule(uid=UIDS, says=st.sampled_from([Auth("bad"), Send(b"1"), AskWho(), None]))
+    def has_no_token(self, uid: str, says: Auth | Send | AskWho | None) -> None:
+        key = f"c{1000 + len(self.party.inbox)}"
+        self.party.inbox[key] = []
+        assert isinstance(self.party, _WithMembers)
+        self.party.without_token(Opening(key, uid, needs_auth=True))
+        if says is None:
+            self.party.leave(key)
+        elif key not in self.party.closes:
+            self.party.say(key, says)
+            assert self.party.closes[key] is RoomClose.UNAUTHORIZED
+        assert self.party.inbox[key] == []
+
+    @rule(uid=UIDS)
+    def grant_ends(self, uid: str) -> None:
+        self.party.end_grant(uid)
+        for end in self.here():
+            if end.uid == uid:
+                assert self.party.closes[end.key] is RoomClose.UNAUTHORIZED
+                self.gone(end, may_return=True)
+
+    @rule()
+    def iam_is_switched(self) -> None:
+        self.party.expel()
+        for end in self.here():
+            assert self.party.closes[end.key] is RoomClose.UNAUTHORIZED
+            end.is_here = False
+        self.away.clear()
+        self.held.clear()
+
+    @invariant()
+    def server_says_which_member_it_was(self) -> None:
+        for end in self.all:
+            assert all(message.member_id == message.uid for message in self.party.got(end.key, Message))
+
+
+class DrivenIamRoomMachine(IamRoomMachine):
+    make_party = _DrivenWithMembers
+
+
+IamRoomMachine.TestCase.settings = hypothesis_settings(max_examples=75, stateful_step_count=40, deadline=None)
+TestIamRoomMachine = IamRoomMachine.TestCase
+DrivenIamRoomMachine.TestCase.settings = hypothesis_settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestDrivenIamRoomMachine = DrivenIamRoomMachine.TestCase
 
 DrivenRoomMachine.TestCase.settings = hypothesis_settings(max_examples=75, stateful_step_count=40, deadline=None)
 TestDrivenRoomMachine = DrivenRoomMachine.TestCase

@@ -9,7 +9,7 @@ import pytest
 
 from actors.device.identity import DeviceIdentity
 from gateway.identity.tokens import OperatorScope, Principal, Scope, TokenClass, TokenFault
-from gateway.main.data_folder import SINCE_FILE, DataFolder, FolderError, FolderInUseError, issuer_of
+from gateway.main.data_folder import ECHO_KEY, SINCE_FILE, DataFolder, FolderError, FolderInUseError, issuer_of
 from tests.schemas.examples import NODE_ID
 
 NOW_MS = 1_790_000_000_000
@@ -33,6 +33,24 @@ def test_first_start_makes_keys_that_nobody_else_can_read(tmp_path: Path) -> Non
     assert {path.name for path in files} >= {"token.key", "ca.key", "ca.crt", "revoked", "lock"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+def test_key_of_echo_is_made_once_and_only_when_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / ECHO_KEY
+    with DataFolder.hold(tmp_path, NOW_MS) as folder:
+        assert not file.exists()
+        key = folder.echo_key()
+    assert (len(key), stat.S_IMODE(file.stat().st_mode)) == (32, 0o600)
+    with DataFolder.hold(tmp_path, NOW_MS) as folder:
+        assert folder.echo_key() == key
+
+
+@pytest.mark.parametrize("damaged", ["", "00" * 31, "x" * 64])
+def test_damaged_key_of_echo_is_told(tmp_path: Path, damaged: str) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS) as folder:
+        (tmp_path / ECHO_KEY).write_text(damaged)
+        with pytest.raises(FolderError, match="damaged"):
+            folder.echo_key()
 
 
 def test_tokens_certificates_and_revocations_survive_a_restart(tmp_path: Path) -> None:

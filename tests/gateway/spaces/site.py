@@ -9,10 +9,12 @@ from urllib.parse import unquote, urlencode
 
 import trio
 
+from actors.space.iam import SpaceIam
 from gateway.calls.audit import Audit
 from gateway.net.router import Router
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import spaces_feature
+from gateway.spaces.iam_ceremonies import PasskeyCeremonies
 from gateway.spaces.settings import EchoSettings
 from schemas.ulids import Mint
 from tests.actors.space.driver import World
@@ -37,8 +39,9 @@ class Answer:
 
 
 class Site:
-    def __init__(self, world: World, app: Router) -> None:
+    def __init__(self, world: World, iam: SpaceIam, app: Router) -> None:
         self.world = world
+        self.iam = iam
         self.app = app
         self.on_piece: Callable[[], None] = lambda: None  # told of each message of an answer
 
@@ -104,14 +107,22 @@ class Site:
 
 
 @asynccontextmanager
-async def site(settings: EchoSettings = PLENTY, world: World | None = None) -> AsyncIterator[Site]:
+async def site(
+    settings: EchoSettings = PLENTY,
+    world: World | None = None,
+    passkeys: Callable[[SpaceIam], PasskeyCeremonies | None] = lambda _: None,
+) -> AsyncIterator[Site]:
     world = world or World(settings)
     mint = Mint(world.random)
+
+    def new_id() -> str:
+        return mint.mint(world.now_ms)
+
+    iams: list[SpaceIam] = []
+    world.before_load = lambda spaces: iams.append(SpaceIam(spaces, new_id))
     async with world.process() as spaces:
-
-        def new_id() -> str:
-            return mint.mint(world.now_ms)
-
-        admission = SpaceAdmission(spaces.find, spaces.now, settings)
-        feature = spaces_feature(spaces, admission, settings, lambda: BASE, new_id, Audit(spaces.now))
-        yield Site(world, Router(new_id, feature.routes, form_of=feature.refusal_form))
+        iam = iams[0]
+        admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find)
+        audit = Audit(spaces.now)
+        feature = spaces_feature(spaces, iam, admission, settings, lambda: BASE, new_id, audit, passkeys(iam))
+        yield Site(world, iam, Router(new_id, feature.routes, form_of=feature.refusal_form))

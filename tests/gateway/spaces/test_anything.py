@@ -17,6 +17,7 @@ import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from actors.space.iam import SpaceIam
 from actors.space.rooms import Rooms
 from actors.supervision.supervisor import Supervisor
 from gateway.api.health import HealthRoutes
@@ -162,13 +163,15 @@ async def site() -> AsyncIterator[Site]:
     async def ready() -> bool:
         return True
 
+    iams: list[SpaceIam] = []
+    world.before_load = lambda spaces: iams.append(SpaceIam(spaces, new_id))
     async with world.process() as spaces:
         supervisor = Supervisor()
         admission = SpaceAdmission(spaces.find, world.now, PLENTY)
         rooms = RoomEntrance(admission, Rooms(supervisor, PLENTY, world.now), supervisor, pump, PLENTY)
-        feature = spaces_feature(spaces, admission, PLENTY, lambda: BASE, new_id, Audit(spaces.now))
+        feature = spaces_feature(spaces, iams[0], admission, PLENTY, lambda: BASE, new_id, Audit(spaces.now))
         routes = (feature.routes, rooms.feature.routes, HealthRoutes(ready, "kisko-echo").routes)
-        yield Site(world, Router(new_id, *routes, form_of=feature.refusal_form))
+        yield Site(world, iams[0], Router(new_id, *routes, form_of=feature.refusal_form))
     pump.close()
 
 

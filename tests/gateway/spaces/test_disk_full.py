@@ -36,6 +36,7 @@ class WorldOnDisk(World):
         async with await self.disk.open() as store:
             log = MemoryStore(self.log_disk)
             spaces = EchoSpaces(store, log, self.settings, self.now, self.random, lambda: mint.mint(self.now_ms))
+            self.before_load(spaces)
             await spaces.load()
             yield spaces
 

@@ -1,0 +1,131 @@
+"""The authorization server of a whole gateway: a member of a space signs in, and a client gets that space's tokens."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+import trio
+
+from gateway.main.data_folder import ECHO_KEY
+from gateway.main.server import Running, running
+from gateway.main.settings import Settings, load
+from tests.gateway.api.live import Answer
+from tests.gateway.identity.oauth.site import CHALLENGE, FORM, REDIRECT, VERIFIER
+from tests.gateway.markup import Markup
+from tests.gateway.spaces.test_iam_live import PATIENCE_S, Person, refusal
+from tests.gateway.spaces.test_live import ON, ask, make, request
+
+SERVER_DOCUMENT = "/.well-known/oauth-authorization-server/oauth"
+RESOURCE_DOCUMENT = "/.well-known/oauth-protected-resource/mcp"
+
+
+def settings_at(data: Path, **more: Any) -> Settings:
+    return load(None, {}, {"data": str(data), **ON, **more})
+
+
+def authorize_path(**other: str) -> str:
+    asked = {
+        "response_type": "code",
+        "redirect_uri": REDIRECT,
+        "code_challenge": CHALLENGE,
+        "code_challenge_method": "S256",
+        "scope": "kv_read",
+    }
+    return f"/oauth/authorize?{urlencode({**asked, **other})}"
+
+
+async def consent(person: Person) -> str:
+    """The code that a client gets when this person agrees."""
+    shown = await ask(person.gateway, request("GET", authorize_path()))
+    assert shown.status == 200, shown
+    form = Markup(shown.body).by_id("authorize").attributes
+    credential = person.authenticator.sign_in(json.loads(form["data-options"]))
+    body = json.dumps({"ceremony": form["data-ceremony"], "credential": credential}).encode()
+    cookie = shown.headers["set-cookie"].partition(";")[0]
+    headers = f"Origin: {person.origin}", f"Cookie: {cookie}", "Content-Type: application/json"
+    answer = await ask(person.gateway, request("POST", "/oauth/authorize", body, *headers))
+    assert answer.status == 200, answer
+    redirect: str = answer.json["redirect"]
+    return dict(parse_qsl(urlsplit(redirect).query))["code"]
+
+
+async def post_form(gateway: Running, path: str, **fields: str) -> Answer:
+    return await ask(gateway, request("POST", path, urlencode(fields).encode(), f"Content-Type: {FORM}"))
+
+
+async def exchange(gateway: Running, code: str) -> Answer:
+    fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": REDIRECT, "code_verifier": VERIFIER}
+    return await post_form(gateway, "/oauth/token", **fields)
+
+
+async def test_client_gets_tokens_of_the_members_space_and_loses_them_when_they_are_revoked(tmp_path: Path) -> None:
+    with trio.fail_after(PATIENCE_S):
+        async with running(settings_at(tmp_path)) as gateway:
+            made = await make(gateway)
+            ann = Person(gateway, made)
+            assert (await ann.ask("POST", "/kv/k", {"value": "v"})).status == 201
+            assert (await ann.join(made["claim"], "Ann")).status == 201
+
+            given = await exchange(gateway, await consent(ann))
+            assert (given.status, given.json["scope"]) == (200, "kv_read"), given
+            ann.tokens = given.json
+            assert (await ann.ask("GET", "/kv/k")).json["value"] == "v"
+            assert refusal(await ann.ask("POST", "/kv/k", {"value": "w"})) == (403, "insufficient_scope")
+
+            refresh = given.json["refresh_token"]
+            again = await post_form(gateway, "/oauth/token", grant_type="refresh_token", refresh_token=refresh)
+            ann.tokens = again.json
+            assert (await ann.ask("GET", "/kv/k")).status == 200
+            assert (await post_form(gateway, "/oauth/revoke", token=again.json["access_token"])).status == 200
+            assert refusal(await ann.ask("GET", "/kv/k")) == (401, "unauthorized")
+
+
+async def test_login_of_a_room_and_consent_do_not_take_each_others_ceremonies(tmp_path: Path) -> None:
+    with trio.fail_after(PATIENCE_S):
+        async with running(settings_at(tmp_path)) as gateway:
+            made = await make(gateway)
+            ann = Person(gateway, made)
+            assert (await ann.join(made["claim"])).status == 201
+            shown = await ask(gateway, request("GET", authorize_path()))
+            form = Markup(shown.body).by_id("authorize").attributes
+            credential = ann.authenticator.sign_in(json.loads(form["data-options"]))
+            ann.cookie = f"{ann.cookie.partition('=')[0]}={shown.headers['set-cookie'].partition(';')[0].split('=')[1]}"
+            body = {"ceremony": form["data-ceremony"], "credential": credential}
+            assert refusal(await ann.post("login", body)) == (401, "unauthorized")
+
+
+async def test_each_document_has_one_place(tmp_path: Path) -> None:
+    with trio.fail_after(PATIENCE_S):
+        async with running(settings_at(tmp_path)) as gateway:
+            assert gateway.base is not None
+            server = await ask(gateway, request("GET", SERVER_DOCUMENT))
+            assert server.json["issuer"] == f"{gateway.base()}/oauth"
+            resource = await ask(gateway, request("GET", RESOURCE_DOCUMENT))
+            assert resource.json["resource"].endswith("/mcp")
+            assert "authorization_servers" not in resource.json, "/mcp takes no tokens of spaces"
+
+
+async def test_registered_client_is_known_after_a_restart_by_a_key_that_nobody_else_can_read(tmp_path: Path) -> None:
+    body = json.dumps({"redirect_uris": [REDIRECT], "client_name": "Inspector"}).encode()
+    with trio.fail_after(PATIENCE_S):
+        async with running(settings_at(tmp_path)) as gateway:
+            head = "Content-Type: application/json"
+            registered = await ask(gateway, request("POST", "/oauth/register", body, head))
+            assert registered.status == 201, registered
+        key = tmp_path / ECHO_KEY
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+        async with running(settings_at(tmp_path)) as gateway:
+            shown = await ask(gateway, request("GET", authorize_path(client_id=registered.json["client_id"])))
+            assert (shown.status, b"Inspector" in shown.body) == (200, True)
+
+
+@pytest.mark.parametrize("more", [{"echo.enabled": False}, {"http.public_url": "https://192.0.2.1"}])
+async def test_without_passkeys_of_spaces_there_is_no_authorization_server(tmp_path: Path, more: Any) -> None:
+    with trio.fail_after(PATIENCE_S):
+        async with running(settings_at(tmp_path, **more)) as gateway:
+            for path in (SERVER_DOCUMENT, authorize_path()):
+                assert (await ask(gateway, request("GET", path))).status == 404
+    assert (tmp_path / ECHO_KEY).exists() is more.get("echo.enabled", True)
