@@ -174,7 +174,7 @@ def test_reference_lists_limits_with_their_defaults() -> None:
         for names, defaults in rows
         for name, default in zip(re.findall(r"`(\w+)`", names), defaults.split(", "), strict=True)
     }
-    assert len(listed) == 21
+    assert len(listed) == 26
     assert listed == {name: getattr(EchoSettings(), name) for name in listed}
 
 
