@@ -337,7 +337,11 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 "http_certificate": certificate,
                 "policy": None if policy.path is None else str(policy.path.absolute()),
             }
-            note.write_text(json.dumps(written) + "\n")
+            whole = note.with_name(
+                f"{RUNNING_FILE}.new"
+            )  # then moved: a command that reads it now finds all or nothing
+            whole.write_text(json.dumps(written) + "\n")
+            whole.replace(note)
             try:
                 yield where
             finally:

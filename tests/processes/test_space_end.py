@@ -161,7 +161,9 @@ def test_nothing_of_a_space_is_in_any_file_log_line_or_metric_after_its_end(tmp_
         metrics = one.measure()
         api, claim = f"/api/s/{made['token']}", f"Bearer {made['claim']}"
         if ending != "deleted":
-            status, body = one.ask("PATCH", api, b'{"ttl_seconds":2}', authorization=claim)
+            status, body = one.ask(
+                "PATCH", api, b'{"ttl_seconds":2}', content_type="application/json", authorization=claim
+            )
             assert status == 200
             made["expires_at"] = json.loads(body)["expires_at"]
         if ending == "killed while it is deleted":
