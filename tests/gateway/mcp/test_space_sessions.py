@@ -11,6 +11,7 @@ import trio.testing
 
 from tests.gateway.mcp.site import LEGACY, MODERN, Client, site, until
 from tests.gateway.mcp.space_site import call, failure, space_site
+from tests.gateway.spaces.test_iam_live import Person
 
 UNKNOWN = "es_" + "A" * 43
 FOR_ROOMS = 'scope="echo.full"'
@@ -342,3 +343,19 @@ async def test_discovery_says_what_this_credential_has(tmp_path: Path) -> None:
         assert room["capabilities"] == {"tools": {"listChanged": False}}
         assert "resources" in fleet["capabilities"]
         assert room["instructions"] != fleet["instructions"]
+
+
+async def test_iam_ends_the_sessions_of_a_rooms_token_and_lets_it_open_no_others(tmp_path: Path) -> None:
+    async with space_site(tmp_path) as one, httpx2.AsyncClient() as http:
+        made = await one.room()
+        async with one.site.client(made.token) as client:
+            assert (await client.initialize()).status_code == 200
+            ann = Person(one.site.gateway, {"token": made.token})
+            assert (await ann.join(made.claim)).status == 201
+            assert one.sessions == 0
+            assert (await client.post(client.request("tools/list", {}))).status_code == 401
+        async with one.site.client(made.token) as client:
+            assert (await client.modern("tools/list")).status_code == 401
+        for token in (made.token, ann.tokens["access_token"]):
+            headers = {"authorization": f"Bearer {token}"}
+            assert challenge(await http.post(one.url, headers=headers)) == (401, FOR_ROOMS)

@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+from actors.space.iam import SpaceIam
+from actors.space.iam_events import Passkey
+from actors.space.iam_tokens import Tokens
 from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
 from actors.space.spaces import EchoSpaces
@@ -68,6 +71,24 @@ async def test_the_end_of_a_space_is_told_by_the_name_of_its_credential() -> Non
         await spaces.end_what_is_over()
         assert ended == [caller.credential_id]
         assert made.token not in repr(caller)
+
+
+async def test_token_of_a_space_with_iam_is_no_good_and_what_it_opened_ends() -> None:
+    world = World(PLENTY)
+    iams: list[SpaceIam] = []
+    mint = Mint(world.random)
+    world.before_load = lambda spaces: iams.append(SpaceIam(spaces, lambda: mint.mint(world.now_ms)))
+    async with world.process() as spaces:
+        sessions, made = sessions_of(world, spaces), await opened(spaces)
+        ended: list[str] = []
+        sessions.on_end = ended.append
+        iams[0].on_iam.append(sessions.end)
+        caller = RoomCaller(made.space, made.token, "192.0.2.1")
+        assert sessions.is_good(caller)
+        joined = await iams[0].add_member(made.space.space_id, made.claim, b"h", "", Passkey(b"p", b"k", 0))
+        assert isinstance(joined, Tokens)
+        assert not sessions.is_good(caller)
+        assert ended == [caller.credential_id]
 
 
 async def test_description_says_how_mcp_is_used_or_that_it_is_off() -> None:
