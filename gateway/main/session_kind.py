@@ -64,6 +64,7 @@ class SessionKind(Protocol):
     limits: SessionLimits
     body_bytes_max: int  # of a request; a larger one is refused
     large_max: int  # requests under way that are larger than an agent's may be; the next one is refused
+    large_of_accounts_max: tuple[int, ...]  # of these, one for each of a caller's accounts
     on_end: Callable[[str], None]  # set by the endpoint; to be told of every credential that has ended, by its id
 
     def claims(self, token: str) -> bool:
@@ -83,4 +84,4 @@ class SessionKind(Protocol):
         """As MCP lists them, in an order that does not change."""
 
     async def call(self, caller: Caller, name: str, arguments: Any, share: LargeShare) -> ToolDone | ToolFailed | None:
-        """None: there is no such tool. What may be large takes the request's share first."""
+        """None: there is no such tool. What is large, the document too, takes the request's share first."""

@@ -50,7 +50,7 @@ class KindEndpoint:
         """`transport` is that of agents. `refuse_unknown` tells whoever has no credential that is good here."""
         self._kind = kind
         self._refuse_unknown = refuse_unknown
-        self._large = LargeRequests(kind.large_max)
+        self._large = LargeRequests(kind.large_max, kind.large_of_accounts_max)
         own = replace(
             transport,
             body_bytes_max=kind.body_bytes_max,
@@ -72,7 +72,7 @@ class KindEndpoint:
             note(exchange, self._kind.name, None)
             await refuse(exchange, EchoError.METHOD_NOT_ALLOWED, {b"allow": _ALLOWED.encode()})
         else:
-            with self._large.request() as share:
+            with self._large.request(caller.accounts) as share:
                 await self._handle(exchange, caller, share)
 
     async def _handle(self, exchange: Exchange, caller: Caller, share: LargeShare) -> None:
@@ -88,14 +88,13 @@ class KindEndpoint:
                 await refuse(exchange, _SAID[fault])
 
     async def _body(self, exchange: Exchange, share: LargeShare) -> bytes | EchoError:
-        """Counted as it comes: what it says is of no account before it is whole, nor is what it announces."""
+        """Counted as it comes: an announcement is enough to be refused, but takes no place from others."""
         chunks: list[bytes] = []
         size, announced = 0, exchange.announced_bytes()
         while True:
-            expected = max(size, announced)
-            if expected > self._kind.body_bytes_max:
+            if max(size, announced) > self._kind.body_bytes_max:
                 return EchoError.PAYLOAD_TOO_LARGE
-            if expected > BODY_BYTES_MAX and not share.take():
+            if size > BODY_BYTES_MAX and not share.take():
                 return EchoError.OVERLOADED
             chunk = await exchange.next_chunk()
             if chunk is None:

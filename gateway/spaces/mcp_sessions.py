@@ -13,7 +13,7 @@ from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDon
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import Exchange
 from gateway.spaces.admission import SpaceAdmission, address_of
-from gateway.spaces.large_call_rules import is_mostly_text
+from gateway.spaces.large_call_rules import is_large_answer, is_mostly_text
 from gateway.spaces.room_tools import Failure, RoomCaller, RoomTools, credential_of
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError, error_object
@@ -52,6 +52,10 @@ class RoomSessions:
         )
         self.body_bytes_max = settings.mcp_body_bytes
         self.large_max = settings.mcp_large_max
+        self.large_of_accounts_max: tuple[int, ...] = (
+            settings.mcp_large_per_space_max,
+            settings.mcp_large_per_address_max,
+        )
         self.on_end: Callable[[str], None] = lambda _: None
         self._tools = tools
         self._admission = admission
@@ -128,4 +132,8 @@ class RoomSessions:
         if not tool.takes(arguments):
             return Failure(EchoError.INVALID_PAYLOAD)
         outcome = await self._tools.by_name[tool.name](caller, arguments, share)
-        return Failure(outcome) if isinstance(outcome, EchoError) else outcome
+        if isinstance(outcome, EchoError):
+            return Failure(outcome)
+        if not isinstance(outcome, Failure) and is_large_answer(outcome) and not share.take():
+            return Failure(EchoError.OVERLOADED)
+        return outcome

@@ -209,9 +209,8 @@ async def test_large_bodies_are_few_at_a_time(tmp_path: Path) -> None:
     async with space_site(tmp_path) as one:
         made = await one.room()
         host, _, port = one.site.gateway.http.rpartition(":")
-        slow = [await trio.open_tcp_stream(host, int(port)) for _ in range(4)]
-        for stream in slow:
-            await stream.send_all(head_of(made.token, 100_000))
+        slow = await trio.open_tcp_stream(host, int(port))
+        await slow.send_all(head_of(made.token, 100_000) + b"x" * 70_000)
         async with one.site.client(made.token) as client:
 
             async def until_large_is(status: int) -> None:
@@ -223,9 +222,52 @@ async def test_large_bodies_are_few_at_a_time(tmp_path: Path) -> None:
             refused = await client.post(b"x" * 70_000)
             assert (refused.status_code, refused.json()["error"]) == (503, "overloaded")
             assert not (await call(client, "echo_space_info"))["isError"]  # small ones are not held up
-            for stream in slow:
-                await stream.aclose()
+            await slow.aclose()
             await until_large_is(400)  # it is no call
+
+
+async def test_large_body_that_is_only_announced_holds_up_nobody(tmp_path: Path) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        host, _, port = one.site.gateway.http.rpartition(":")
+        idle = [await trio.open_tcp_stream(host, int(port)) for _ in range(4)]
+        for stream in idle:
+            await stream.send_all(head_of(made.token, 100_000) + b"x" * 60_000)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        async with one.site.client(made.token) as client:
+            assert not (await call(client, "echo_file_upload", data_base64="A" * 100_000))["isError"]
+        for stream in idle:
+            await stream.aclose()
+
+
+async def test_large_answers_need_a_place_whichever_tool_has_them(tmp_path: Path) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        host, _, port = one.site.gateway.http.rpartition(":")
+        async with one.site.client(made.token) as client:
+            await call(client, "echo_kv_set", key="small", value="v")
+            await call(client, "echo_kv_set", key="escaped", value="\x00" * 9_000)  # 13 bytes each, in the answer
+            for _ in range(100):
+                await call(client, "echo_file_upload", data_base64="aGk=", name="n" * 200)
+            large: tuple[tuple[str, dict[str, Any]], ...] = (
+                ("echo_kv_get", {"key": "escaped"}),
+                ("echo_file_list", {}),
+            )
+            for tool, arguments in large:
+                assert not (await call(client, tool, **arguments))["isError"]
+            slow = await trio.open_tcp_stream(host, int(port))
+            await slow.send_all(head_of(made.token, 100_000) + b"x" * 70_000)
+            await _until_refused(client)
+            for tool, arguments in large:
+                assert (await failure(client, tool, **arguments))["error"] == "overloaded"
+            assert not (await call(client, "echo_kv_get", key="small"))["isError"]
+            await slow.aclose()
+
+
+async def _until_refused(client: Client) -> None:
+    with trio.fail_after(10):
+        while (await client.post(b"x" * 70_000)).status_code != 503:  # noqa: ASYNC110
+            await trio.sleep(0.02)
 
 
 async def test_doubled_header_is_refused(tmp_path: Path) -> None:
