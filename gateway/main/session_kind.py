@@ -57,6 +57,13 @@ class ToolFailed:
     correlation_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ToolUnknown:
+    """There is no such tool."""
+
+    correlation_id: str
+
+
 class SessionKind(Protocol):
     name: str  # in the log
     instructions: str  # what a model is told first
@@ -83,5 +90,7 @@ class SessionKind(Protocol):
     def tools(self, caller: Caller) -> Sequence[Mapping[str, Any]]:
         """As MCP lists them, in an order that does not change."""
 
-    async def call(self, caller: Caller, name: str, arguments: Any, share: LargeShare) -> ToolDone | ToolFailed | None:
-        """None: there is no such tool. What is large, the document too, takes the request's share first."""
+    async def call(
+        self, caller: Caller, name: str, arguments: Any, share: LargeShare
+    ) -> ToolDone | ToolFailed | ToolUnknown:
+        """What is large, the document too, takes the request's share first."""

@@ -16,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from gateway.main.session_kind import Caller, LargeShare, SessionKind, ToolDone
+from gateway.main.session_kind import Caller, LargeShare, SessionKind, ToolDone, ToolUnknown
 from gateway.mcp.binding import translated
 from gateway.mcp.errors import bad_cursor, tool_not_found
 from gateway.mcp.lane import CALLER, Lane, LaneFault, Transport
@@ -119,8 +119,8 @@ def _make_server(kind: SessionKind) -> Server[Any]:
         with share:  # the call may outlive its request
             done = await kind.call(_caller(ctx), params.name, params.arguments or {}, share)
         with translated():
-            if done is None:
-                raise tool_not_found()
+            if isinstance(done, ToolUnknown):
+                raise tool_not_found(correlation_id=done.correlation_id)
         if isinstance(done, ToolDone):
             return _of_era(ctx, tool_result(done.document, done.correlation_id))
         return _of_era(ctx, tool_failure(done.error, done.correlation_id))

@@ -295,7 +295,7 @@ def _negotiated(body: bytes | None) -> str:
     """The version that the SDK's answer to this `initialize` names."""
     try:
         asked = _initialize.decode(body or b"").params.protocolVersion
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return LATEST_HANDSHAKE_VERSION
     return asked if asked in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.node.moment import Moment
 from gateway.calls.audit import Audit, Decision
-from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDone, ToolFailed
+from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDone, ToolFailed, ToolUnknown
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import Exchange
 from gateway.spaces.admission import SpaceAdmission, address_of
@@ -94,7 +94,9 @@ class RoomSessions:
         assert isinstance(caller, RoomCaller)
         return [tool.listed for tool in ROOM_TOOLS.values() if tool.is_open_to(caller.scopes)]
 
-    async def call(self, caller: Caller, name: str, arguments: Any, share: LargeShare) -> ToolDone | ToolFailed | None:
+    async def call(
+        self, caller: Caller, name: str, arguments: Any, share: LargeShare
+    ) -> ToolDone | ToolFailed | ToolUnknown:
         assert isinstance(caller, RoomCaller)
         correlation_id, began_s, tool = self._new_id(), self._now().mono_s, ROOM_TOOLS.get(name)
         decision = Decision.ABANDONED
@@ -115,7 +117,7 @@ class RoomSessions:
             return ToolDone(outcome, correlation_id)
         self._refused[outcome.error.word] += 1
         if outcome is NO_SUCH_TOOL:
-            return None
+            return ToolUnknown(correlation_id)
         error = {**error_object(outcome.error, correlation_id, outcome.retry_after_ms), **outcome.more}
         return ToolFailed(error, correlation_id)
 

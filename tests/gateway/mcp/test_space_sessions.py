@@ -357,8 +357,19 @@ async def test_requests_are_logged_where_that_is_wanted_without_what_was_sent(tm
         ("device", "tools/list", "answered", 200),
         (None, None, "refused", 401),
     ]
+    assert {type(line["status"]) for line in lines} == {int}
     assert {line["address"] for line in lines} == {"127.0.0.1"}
     assert all(word not in str(logs) for word in ("marked", made.token, UNKNOWN))
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+async def test_deep_json_is_refused_whether_or_not_requests_are_logged(tmp_path: Path, is_logged: bool) -> None:
+    deep = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + b"[" * 30_000 + b"]" * 30_000 + b"}"
+    async with space_site(tmp_path, log__mcp=is_logged) as one:
+        made = await one.room()
+        for token in (made.token, one.site.token()):
+            async with one.site.client(token) as client:
+                assert (await client.post(deep)).status_code == 400
 
 
 async def test_requests_are_not_logged_by_default(tmp_path: Path) -> None:
