@@ -32,6 +32,7 @@ SHARE = "heliograph.large_share"  # in the ASGI scope, for methods
 _ALLOWED = "POST, DELETE"
 _SAID = {
     LaneFault.DOUBLED_HEADER: EchoError.INVALID_PAYLOAD,
+    LaneFault.DOUBLED_ID: EchoError.INVALID_PAYLOAD,
     LaneFault.STOPPING: EchoError.OVERLOADED,
     LaneFault.TOO_MANY_SESSIONS: EchoError.OVERLOADED,
 }

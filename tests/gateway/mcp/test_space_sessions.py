@@ -270,6 +270,35 @@ async def _until_refused(client: Client) -> None:
             await trio.sleep(0.02)
 
 
+async def test_id_of_a_request_under_way_is_refused_in_its_session_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        for token, table in zip((one.site.token(), made.token), one.site.gateway.mcp.session_tables, strict=True):
+            async with one.site.client(token) as client, one.site.client(token) as other:
+                await client.initialize()
+                await other.initialize()
+                statuses: list[int] = []
+
+                async def ask(request_id: int | str, client: Client = client, statuses: list[int] = statuses) -> None:
+                    answer = await client.post({**client.request("tools/list", {}), "id": request_id})
+                    statuses.append(answer.status_code)
+
+                with trio.fail_after(10):
+                    async with trio.open_nursery() as nursery:
+                        for request_id in (7, "7") * 5:
+                            nursery.start_soon(ask, request_id)
+                assert set(statuses) <= {200, 400}
+                assert 200 in statuses
+                session = next(one for one in table.of("/mcp") if one.id == client.http.headers["mcp-session-id"])
+                assert session.request_ids == set()
+                session.request_ids.add("7")
+                statuses.clear()
+                for request_id in (7, "7", 8):
+                    await ask(request_id)
+                await ask(7, other)
+                assert statuses == [400, 400, 200, 200]
+
+
 async def test_doubled_header_is_refused(tmp_path: Path) -> None:
     async with space_site(tmp_path) as one:
         made = await one.room()
