@@ -57,6 +57,13 @@ class ToolFailed:
     correlation_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ToolUnknown:
+    """There is no such tool."""
+
+    correlation_id: str
+
+
 class SessionKind(Protocol):
     name: str  # in the log
     instructions: str  # what a model is told first
@@ -64,6 +71,7 @@ class SessionKind(Protocol):
     limits: SessionLimits
     body_bytes_max: int  # of a request; a larger one is refused
     large_max: int  # requests under way that are larger than an agent's may be; the next one is refused
+    large_of_accounts_max: tuple[int, ...]  # of these, one for each of a caller's accounts
     on_end: Callable[[str], None]  # set by the endpoint; to be told of every credential that has ended, by its id
 
     def claims(self, token: str) -> bool:
@@ -82,5 +90,7 @@ class SessionKind(Protocol):
     def tools(self, caller: Caller) -> Sequence[Mapping[str, Any]]:
         """As MCP lists them, in an order that does not change."""
 
-    async def call(self, caller: Caller, name: str, arguments: Any, share: LargeShare) -> ToolDone | ToolFailed | None:
-        """None: there is no such tool. What may be large takes the request's share first."""
+    async def call(
+        self, caller: Caller, name: str, arguments: Any, share: LargeShare
+    ) -> ToolDone | ToolFailed | ToolUnknown:
+        """What is large, the document too, takes the request's share first."""

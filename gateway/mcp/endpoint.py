@@ -119,6 +119,9 @@ class McpEndpoint:
             case LaneFault.DOUBLED_HEADER:
                 message = "Mcp-Session-Id or MCP-Protocol-Version appears more than once."
                 await exchange.refuse(Code.MANIFEST_INVALID, message, "Send each of them at most once.")
+            case LaneFault.DOUBLED_ID:
+                message = "A request with this id is under way in this session."
+                await exchange.refuse(Code.MANIFEST_INVALID, message, "Give each request an id of its own.")
             case LaneFault.STOPPING:
                 await exchange.refuse_status(503, "The gateway cannot serve now.", "Try again in a while.")
             case LaneFault.TOO_MANY_SESSIONS:

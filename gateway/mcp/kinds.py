@@ -16,7 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from gateway.main.session_kind import Caller, LargeShare, SessionKind, ToolDone
+from gateway.main.session_kind import Caller, LargeShare, SessionKind, ToolDone, ToolUnknown
 from gateway.mcp.binding import translated
 from gateway.mcp.errors import bad_cursor, tool_not_found
 from gateway.mcp.lane import CALLER, Lane, LaneFault, Transport
@@ -32,6 +32,7 @@ SHARE = "heliograph.large_share"  # in the ASGI scope, for methods
 _ALLOWED = "POST, DELETE"
 _SAID = {
     LaneFault.DOUBLED_HEADER: EchoError.INVALID_PAYLOAD,
+    LaneFault.DOUBLED_ID: EchoError.INVALID_PAYLOAD,
     LaneFault.STOPPING: EchoError.OVERLOADED,
     LaneFault.TOO_MANY_SESSIONS: EchoError.OVERLOADED,
 }
@@ -50,7 +51,7 @@ class KindEndpoint:
         """`transport` is that of agents. `refuse_unknown` tells whoever has no credential that is good here."""
         self._kind = kind
         self._refuse_unknown = refuse_unknown
-        self._large = LargeRequests(kind.large_max)
+        self._large = LargeRequests(kind.large_max, kind.large_of_accounts_max)
         own = replace(
             transport,
             body_bytes_max=kind.body_bytes_max,
@@ -72,7 +73,7 @@ class KindEndpoint:
             note(exchange, self._kind.name, None)
             await refuse(exchange, EchoError.METHOD_NOT_ALLOWED, {b"allow": _ALLOWED.encode()})
         else:
-            with self._large.request() as share:
+            with self._large.request(caller.accounts) as share:
                 await self._handle(exchange, caller, share)
 
     async def _handle(self, exchange: Exchange, caller: Caller, share: LargeShare) -> None:
@@ -88,14 +89,13 @@ class KindEndpoint:
                 await refuse(exchange, _SAID[fault])
 
     async def _body(self, exchange: Exchange, share: LargeShare) -> bytes | EchoError:
-        """Counted as it comes: what it says is of no account before it is whole, nor is what it announces."""
+        """Counted as it comes: an announcement is enough to be refused, but takes no place from others."""
         chunks: list[bytes] = []
         size, announced = 0, exchange.announced_bytes()
         while True:
-            expected = max(size, announced)
-            if expected > self._kind.body_bytes_max:
+            if max(size, announced) > self._kind.body_bytes_max:
                 return EchoError.PAYLOAD_TOO_LARGE
-            if expected > BODY_BYTES_MAX and not share.take():
+            if size > BODY_BYTES_MAX and not share.take():
                 return EchoError.OVERLOADED
             chunk = await exchange.next_chunk()
             if chunk is None:
@@ -120,8 +120,8 @@ def _make_server(kind: SessionKind) -> Server[Any]:
         with share:  # the call may outlive its request
             done = await kind.call(_caller(ctx), params.name, params.arguments or {}, share)
         with translated():
-            if done is None:
-                raise tool_not_found()
+            if isinstance(done, ToolUnknown):
+                raise tool_not_found(correlation_id=done.correlation_id)
         if isinstance(done, ToolDone):
             return _of_era(ctx, tool_result(done.document, done.correlation_id))
         return _of_era(ctx, tool_failure(done.error, done.correlation_id))

@@ -13,12 +13,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
+import pydantic_core
 import trio
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel.server import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import JSONRPCRequest, jsonrpc_message_adapter
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from actors.supervision.child import ChildSpec, Kind
@@ -42,6 +44,7 @@ class LaneFault(Enum):
     """Why a request is not served; nothing has been answered yet."""
 
     DOUBLED_HEADER = auto()  # the SDK would take the first; it must mean the same to both of us
+    DOUBLED_ID = auto()  # of a request under way in the session, which the SDK would then never answer
     STOPPING = auto()
     TOO_MANY_SESSIONS = auto()
 
@@ -177,11 +180,22 @@ class Lane:
             return LaneFault.DOUBLED_HEADER
         if self._manager is None or self._stopping:
             return LaneFault.STOPPING
+        session = self.sessions.find(exchange.header(SESSION_ID), caller, self._path)
+        request_ids: set[str] = set() if session is None else session.request_ids
+        request_id = None if session is None or body is None else _request_id(body)
+        if request_id in request_ids:
+            return LaneFault.DOUBLED_ID
         opens_session = _opens_session(exchange)
         if opens_session and not self.sessions.admit(caller):
             return LaneFault.TOO_MANY_SESSIONS
         serve = partial(self._serve, exchange, caller, body, opens_session, refuse_ended, more)
-        await exchange.hand_over(partial(answer_once, serve))
+        if request_id is not None:
+            request_ids.add(request_id)
+        try:
+            await exchange.hand_over(partial(answer_once, serve))
+        finally:
+            if request_id is not None:
+                request_ids.discard(request_id)
         return None
 
     async def _serve(
@@ -280,6 +294,15 @@ def _body_first(body: bytes, receive: Receive) -> Receive:
     return receive_body
 
 
+def _request_id(body: bytes) -> str | None:
+    """Read and kept as the SDK does: to it the number 1 and the text "1" are the same."""
+    try:
+        message = jsonrpc_message_adapter.validate_python(pydantic_core.from_json(body), by_name=False)
+    except ValueError:
+        return None
+    return str(message.id) if isinstance(message, JSONRPCRequest) else None
+
+
 class _Versioned(msgspec.Struct):
     protocolVersion: str  # noqa: N815
 
@@ -295,7 +318,7 @@ def _negotiated(body: bytes | None) -> str:
     """The version that the SDK's answer to this `initialize` names."""
     try:
         asked = _initialize.decode(body or b"").params.protocolVersion
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return LATEST_HANDSHAKE_VERSION
     return asked if asked in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
 

@@ -35,7 +35,7 @@ class _Note:
     status: int | None = None
 
     def saw_answer(self, head: Mapping[str, Any]) -> None:
-        self.status = head["status"]
+        self.status = int(head["status"])  # the SDK's are of an enum
 
     @property
     def outcome(self) -> str:
@@ -76,6 +76,6 @@ def logged(handle: Handler) -> Handler:
 def _method(body: bytes) -> str | None:
     try:
         method = _message.decode(body).method
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return method if method in _METHODS else None

@@ -6,7 +6,7 @@ limits hold over all views together. Ending one in the SDK is the lane's.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gateway.main.session_kind import Caller, SessionLimits
 from gateway.mcp.watch import Watch
@@ -22,6 +22,7 @@ class McpSession:
     idle_since_s: float
     view: str  # the path that opened it; elsewhere its id is unknown
     requests: int = 0  # under way
+    request_ids: set[str] = field(default_factory=set)  # of these
     watch: Watch | None = None
     revoked: bool = False
 

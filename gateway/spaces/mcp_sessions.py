@@ -9,11 +9,11 @@ from typing import Any
 
 from actors.node.moment import Moment
 from gateway.calls.audit import Audit, Decision
-from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDone, ToolFailed
+from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDone, ToolFailed, ToolUnknown
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import Exchange
 from gateway.spaces.admission import SpaceAdmission, address_of
-from gateway.spaces.large_call_rules import is_mostly_text
+from gateway.spaces.large_call_rules import is_large_answer, is_mostly_text
 from gateway.spaces.room_tools import Failure, RoomCaller, RoomTools, credential_of
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError, error_object
@@ -52,6 +52,10 @@ class RoomSessions:
         )
         self.body_bytes_max = settings.mcp_body_bytes
         self.large_max = settings.mcp_large_max
+        self.large_of_accounts_max: tuple[int, ...] = (
+            settings.mcp_large_per_space_max,
+            settings.mcp_large_per_address_max,
+        )
         self.on_end: Callable[[str], None] = lambda _: None
         self._tools = tools
         self._admission = admission
@@ -90,7 +94,9 @@ class RoomSessions:
         assert isinstance(caller, RoomCaller)
         return [tool.listed for tool in ROOM_TOOLS.values() if tool.is_open_to(caller.scopes)]
 
-    async def call(self, caller: Caller, name: str, arguments: Any, share: LargeShare) -> ToolDone | ToolFailed | None:
+    async def call(
+        self, caller: Caller, name: str, arguments: Any, share: LargeShare
+    ) -> ToolDone | ToolFailed | ToolUnknown:
         assert isinstance(caller, RoomCaller)
         correlation_id, began_s, tool = self._new_id(), self._now().mono_s, ROOM_TOOLS.get(name)
         decision = Decision.ABANDONED
@@ -111,7 +117,7 @@ class RoomSessions:
             return ToolDone(outcome, correlation_id)
         self._refused[outcome.error.word] += 1
         if outcome is NO_SUCH_TOOL:
-            return None
+            return ToolUnknown(correlation_id)
         error = {**error_object(outcome.error, correlation_id, outcome.retry_after_ms), **outcome.more}
         return ToolFailed(error, correlation_id)
 
@@ -128,4 +134,8 @@ class RoomSessions:
         if not tool.takes(arguments):
             return Failure(EchoError.INVALID_PAYLOAD)
         outcome = await self._tools.by_name[tool.name](caller, arguments, share)
-        return Failure(outcome) if isinstance(outcome, EchoError) else outcome
+        if isinstance(outcome, EchoError):
+            return Failure(outcome)
+        if not isinstance(outcome, Failure) and is_large_answer(outcome) and not share.take():
+            return Failure(EchoError.OVERLOADED)
+        return outcome

@@ -52,6 +52,8 @@ class EchoSettings(SpaceSettings):
     # Requests and answers above 64 KiB at a time, of all rooms: each is in memory several times over. The next one is
     # 503 `overloaded`.
     mcp_large_max: int = 4
+    mcp_large_per_space_max: int = 2  # of these, of one space, by whomever; the next is 503 `overloaded`
+    mcp_large_per_address_max: int = 1  # of these, of one address, to whatever spaces; the next is 503 `overloaded`
     mcp_sessions_max: int = 10_000  # of clients of the handshake era, of all rooms; the next is 503 `overloaded`
     mcp_sessions_per_space_max: int = 256  # of one space, by whomever; the next is 503 `overloaded`
     mcp_sessions_per_address_max: int = 128  # of one address, to whatever spaces; the next is 503 `overloaded`

@@ -47,5 +47,6 @@ async def test_sdk_client_uses_a_room_with_its_token_alone(tmp_path: Path, mode:
             assert (failed.is_error, failed.structured_content) == (True, None)
             with pytest.raises(MCPError) as unknown:
                 await client.call_tool("nope", {})
-            assert unknown.value.error.data == {"code": "TOOL_NOT_FOUND"}
+            data = unknown.value.error.data
+            assert (data["code"], set(data)) == ("TOOL_NOT_FOUND", {"code", "correlation_id"})
         assert one.sessions == 0  # the client of the handshake era has ended its own

@@ -209,9 +209,8 @@ async def test_large_bodies_are_few_at_a_time(tmp_path: Path) -> None:
     async with space_site(tmp_path) as one:
         made = await one.room()
         host, _, port = one.site.gateway.http.rpartition(":")
-        slow = [await trio.open_tcp_stream(host, int(port)) for _ in range(4)]
-        for stream in slow:
-            await stream.send_all(head_of(made.token, 100_000))
+        slow = await trio.open_tcp_stream(host, int(port))
+        await slow.send_all(head_of(made.token, 100_000) + b"x" * 70_000)
         async with one.site.client(made.token) as client:
 
             async def until_large_is(status: int) -> None:
@@ -223,9 +222,81 @@ async def test_large_bodies_are_few_at_a_time(tmp_path: Path) -> None:
             refused = await client.post(b"x" * 70_000)
             assert (refused.status_code, refused.json()["error"]) == (503, "overloaded")
             assert not (await call(client, "echo_space_info"))["isError"]  # small ones are not held up
-            for stream in slow:
-                await stream.aclose()
+            await slow.aclose()
             await until_large_is(400)  # it is no call
+
+
+async def test_large_body_that_is_only_announced_holds_up_nobody(tmp_path: Path) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        host, _, port = one.site.gateway.http.rpartition(":")
+        idle = [await trio.open_tcp_stream(host, int(port)) for _ in range(4)]
+        for stream in idle:
+            await stream.send_all(head_of(made.token, 100_000) + b"x" * 60_000)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        async with one.site.client(made.token) as client:
+            assert not (await call(client, "echo_file_upload", data_base64="A" * 100_000))["isError"]
+        for stream in idle:
+            await stream.aclose()
+
+
+async def test_large_answers_need_a_place_whichever_tool_has_them(tmp_path: Path) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        host, _, port = one.site.gateway.http.rpartition(":")
+        async with one.site.client(made.token) as client:
+            await call(client, "echo_kv_set", key="small", value="v")
+            await call(client, "echo_kv_set", key="escaped", value="\x00" * 9_000)  # 13 bytes each, in the answer
+            for _ in range(100):
+                await call(client, "echo_file_upload", data_base64="aGk=", name="n" * 200)
+            large: tuple[tuple[str, dict[str, Any]], ...] = (
+                ("echo_kv_get", {"key": "escaped"}),
+                ("echo_file_list", {}),
+            )
+            for tool, arguments in large:
+                assert not (await call(client, tool, **arguments))["isError"]
+            slow = await trio.open_tcp_stream(host, int(port))
+            await slow.send_all(head_of(made.token, 100_000) + b"x" * 70_000)
+            await _until_refused(client)
+            for tool, arguments in large:
+                assert (await failure(client, tool, **arguments))["error"] == "overloaded"
+            assert not (await call(client, "echo_kv_get", key="small"))["isError"]
+            await slow.aclose()
+
+
+async def _until_refused(client: Client) -> None:
+    with trio.fail_after(10):
+        while (await client.post(b"x" * 70_000)).status_code != 503:  # noqa: ASYNC110
+            await trio.sleep(0.02)
+
+
+async def test_id_of_a_request_under_way_is_refused_in_its_session_and_nobody_waits_for_ever(tmp_path: Path) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        for token, table in zip((one.site.token(), made.token), one.site.gateway.mcp.session_tables, strict=True):
+            async with one.site.client(token) as client, one.site.client(token) as other:
+                await client.initialize()
+                await other.initialize()
+                statuses: list[int] = []
+
+                async def ask(request_id: int | str, client: Client = client, statuses: list[int] = statuses) -> None:
+                    answer = await client.post({**client.request("tools/list", {}), "id": request_id})
+                    statuses.append(answer.status_code)
+
+                with trio.fail_after(10):
+                    async with trio.open_nursery() as nursery:
+                        for request_id in (7, "7") * 5:
+                            nursery.start_soon(ask, request_id)
+                assert set(statuses) <= {200, 400}
+                assert 200 in statuses
+                session = next(one for one in table.of("/mcp") if one.id == client.http.headers["mcp-session-id"])
+                assert session.request_ids == set()
+                session.request_ids.add("7")
+                statuses.clear()
+                for request_id in (7, "7", 8):
+                    await ask(request_id)
+                await ask(7, other)
+                assert statuses == [400, 400, 200, 200]
 
 
 async def test_doubled_header_is_refused(tmp_path: Path) -> None:
@@ -315,8 +386,19 @@ async def test_requests_are_logged_where_that_is_wanted_without_what_was_sent(tm
         ("device", "tools/list", "answered", 200),
         (None, None, "refused", 401),
     ]
+    assert {type(line["status"]) for line in lines} == {int}
     assert {line["address"] for line in lines} == {"127.0.0.1"}
     assert all(word not in str(logs) for word in ("marked", made.token, UNKNOWN))
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+async def test_deep_json_is_refused_whether_or_not_requests_are_logged(tmp_path: Path, is_logged: bool) -> None:
+    deep = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":' + b"[" * 30_000 + b"]" * 30_000 + b"}"
+    async with space_site(tmp_path, log__mcp=is_logged) as one:
+        made = await one.room()
+        for token in (made.token, one.site.token()):
+            async with one.site.client(token) as client:
+                assert (await client.post(deep)).status_code == 400
 
 
 async def test_requests_are_not_logged_by_default(tmp_path: Path) -> None:

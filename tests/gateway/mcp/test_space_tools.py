@@ -137,6 +137,7 @@ async def test_tool_that_there_is_not_is_an_error_of_the_protocol(tmp_path: Path
         assert (error["code"], error["data"]["code"]) == (-32602, "TOOL_NOT_FOUND")
         (line,) = [line for line in logs if line["event"] == "space_call"]
         assert (line["tool"], line["code"]) == (None, "not_found")
+        assert error["data"]["correlation_id"] == line["correlation_id"]
 
 
 async def test_every_call_leaves_a_line_and_none_has_what_was_sent(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
-"""Which large requests are decoded at all."""
+"""Which large requests are decoded at all, and which answers are large."""
 
 import json
 import tracemalloc
+from typing import Any
 
 import pytest
 
-from gateway.spaces.large_call_rules import is_mostly_text
+from gateway.spaces.large_call_rules import is_large_answer, is_mostly_text
 
 LONG = "A" * 1_000_000
 
@@ -48,3 +49,19 @@ def test_judging_takes_no_memory_for_many_small_things() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2 * len(body)  # a copy of what it judges, and no objects
+
+
+@pytest.mark.parametrize(
+    ("document", "is_large"),
+    [
+        ({"value": "v" * 32_000}, False),
+        ({"value": "v" * 33_000}, True),
+        ({"value": "\x00" * 5_000}, False),  # 6 bytes each, and once more 7
+        ({"value": "\x00" * 5_100}, True),
+        ({"files": [{"name": "n" * 100}] * 200}, False),
+        ({"files": [{"name": "n" * 100}] * 300}, True),
+        ({}, False),
+    ],
+)
+def test_answer_is_large_by_what_is_sent_of_it(document: dict[str, Any], is_large: bool) -> None:
+    assert is_large_answer(document) is is_large
