@@ -74,7 +74,9 @@ def _anchors(page: Path) -> set[str]:
 def test_every_link_into_a_page_finds_its_heading(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text())
     broken = [
-        f"{target}#{anchor}" for target, anchor in links if anchor not in _anchors(page.parent / target if target else page)
+        f"{target}#{anchor}"
+        for target, anchor in links
+        if anchor not in _anchors(page.parent / target if target else page)
     ]
     assert broken == []
 
