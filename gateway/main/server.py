@@ -150,7 +150,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         echo_key = folder.echo_key() if settings.echo.enabled else b""
         async with (
             await SqliteStore.open(folder.log_path) as store,
-            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as kept,
+            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
