@@ -105,6 +105,12 @@ class SpaceIam:
         entry = self._entries.get(access.giver)
         return entry is not None and entry.iam.grants.get(access.grant_id, self._now_ms()) is not None
 
+    def opened_until_ms(self, access: Access) -> int:
+        """How long what its grant opened may stay open, unless that is refreshed; 0: it does not stand any more."""
+        entry = self._entries.get(access.giver)
+        grant = None if entry is None else entry.iam.grants.get(access.grant_id, self._now_ms())
+        return 0 if entry is None or grant is None else entry.iam.grants.opened_until_ms(grant)
+
     def find_passkey(self, credential_id: bytes) -> KnownPasskey | None:
         space_id = self._space_of.get(credential_id, "")
         entry = self._entries.get(space_id)
