@@ -220,24 +220,24 @@ async def test_body_of_a_room_has_the_pace_of_uploads_and_a_slower_one_is_refuse
 
 
 async def test_large_body_may_take_longer_than_others_as_long_as_it_comes(tmp_path: Path) -> None:
-    """`http.body_s_max` is for those who have no pace."""
-    async with space_site(tmp_path, http__body_s_max=0.2, echo__upload_free_s=10.0) as one:
+    """`door.body_s_max` is for those who have no pace."""
+    async with space_site(tmp_path, door__body_s_max=0.2, echo__upload_free_s=10.0) as one:
         made = await one.room()
         async with one.site.client(made.token) as client:
+            (message,) = client.modern_request(
+                "tools/call", name="echo_file_upload", arguments={"data_base64": "A" * 200_000}
+            )
+            body = json.dumps(message).encode()
 
             async def slowly() -> AsyncIterator[bytes]:
-                (message,) = client.modern_request(
-                    "tools/call", name="echo_file_upload", arguments={"data_base64": "A" * 200_000}
-                )
-                body = json.dumps(message).encode()
                 for at in range(0, len(body), 50_000):
                     yield body[at : at + 50_000]
                     await trio.sleep(0.1)
 
-            answer = await client.http.post(one.url, content=slowly(), headers={"content-type": "application/json"})
+            answer = await client.http.post(one.url, content=slowly())
         assert answer.status_code == 200, answer.text
-        status, body = await answer_to(one, head_of(one.site.token(), 1_000), b"x")
-        assert (status, json.loads(body)["code"]) == (408, "E_DEADLINE_EXCEEDED"), "agents as ever"
+        status, said = await answer_to(one, head_of(one.site.token(), 1_000), b"x")
+        assert (status, json.loads(said)["code"]) == (408, "E_DEADLINE_EXCEEDED"), "agents as ever"
 
 
 @pytest.mark.parametrize("is_modern", [True, False])

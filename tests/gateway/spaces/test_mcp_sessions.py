@@ -29,10 +29,12 @@ def sessions_of(world: World, spaces: EchoSpaces, iam: SpaceIam | None = None) -
     def new_id() -> str:
         return mint.mint(world.now_ms)
 
+    if iam is None:
+        iam = SpaceIam(spaces, new_id)
     documents = Documents(PLENTY, lambda: BASE)
     tools = RoomTools(SpaceValues(spaces), SpaceFiles(spaces, new_id), documents, UploadShares(PLENTY), PLENTY)
     admission = SpaceAdmission(spaces.find, spaces.now, PLENTY)
-    return RoomSessions(tools, admission, spaces, iam or SpaceIam(spaces, new_id), PLENTY, Audit(spaces.now), new_id)
+    return RoomSessions(tools, admission, spaces, iam, PLENTY, Audit(spaces.now), new_id)
 
 
 async def test_scopes_filter_the_list_and_the_calls() -> None:
