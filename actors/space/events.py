@@ -1,7 +1,8 @@
 """The life of a space, as it lies in the log under `space/{id}`: when it began, when it ends, and that it is over.
 
-Tokens and claims are hashes here. Who may do what in it lies in the same stream (`iam_events.py`); of that, a space
-knows only whether IAM is on. What people write into a space is none of it: that is for the `SpaceStore`.
+Tokens and claims are hashes here; a token that is to be shown again is here sealed besides. Who may do what in it lies
+in the same stream (`iam_events.py`); of that, a space knows only whether IAM is on. What people write into a space is
+none of it: that is for the `SpaceStore`.
 """
 
 from enum import StrEnum
@@ -34,6 +35,7 @@ class SpaceOpened(_Event, frozen=True):
     is_encrypted: bool
     ends_at_ms: int
     project_id: str | None = None
+    sealed_token: bytes = b""  # of a project's (`token_seal`), whose token is shown again
 
 
 class SpaceEndMoved(_Event, frozen=True):
@@ -62,6 +64,7 @@ class Space(msgspec.Struct, frozen=True):
     project_id: str | None = None
     ending: Ending | None = None
     has_iam: bool = False  # its token alone is not enough
+    sealed_token: bytes = b""  # empty where nobody is shown it again
 
     def is_live(self, now_ms: int) -> bool:
         """At the very instant of its end it is over, whether or not anybody has noticed."""
@@ -83,6 +86,7 @@ def evolve(space: Space | None, event: Event) -> Space | None:
                 event.at_ms,
                 event.ends_at_ms,
                 event.project_id,
+                sealed_token=event.sealed_token,
             )
         case _ if space is None or space.ending is not None:
             return space
@@ -90,8 +94,11 @@ def evolve(space: Space | None, event: Event) -> Space | None:
             return msgspec.structs.replace(space, ends_at_ms=ends_at_ms)
         case SpaceClosed(ending=ending):
             return msgspec.structs.replace(space, ending=ending)
-        case IamEnabled() | IamDisabled():
-            return msgspec.structs.replace(space, has_iam=isinstance(event, IamEnabled))
+        case IamEnabled():
+            return msgspec.structs.replace(space, has_iam=True, sealed_token=event.sealed_token or space.sealed_token)
+        case IamDisabled():
+            is_shown = space.project_id is not None
+            return msgspec.structs.replace(space, has_iam=False, sealed_token=space.sealed_token if is_shown else b"")
         case _:
             return space
 

@@ -105,6 +105,12 @@ class SpaceIam:
         entry = self._entries.get(access.giver)
         return entry is not None and entry.iam.grants.get(access.grant_id, self._now_ms()) is not None
 
+    def opened_until_ms(self, access: Access) -> int:
+        """How long what its grant opened may stay open, unless that is refreshed; 0: it does not stand any more."""
+        entry = self._entries.get(access.giver)
+        grant = None if entry is None else entry.iam.grants.get(access.grant_id, self._now_ms())
+        return 0 if entry is None or grant is None else entry.iam.grants.opened_until_ms(grant)
+
     def find_passkey(self, credential_id: bytes) -> KnownPasskey | None:
         space_id = self._space_of.get(credential_id, "")
         entry = self._entries.get(space_id)
@@ -128,16 +134,29 @@ class SpaceIam:
     # ---- members and invites -----------------------------------------------------------------------------------------
 
     async def add_member(
-        self, space_id: str, invite: str, user_handle: bytes, label: str, passkey: Passkey, client: str = ""
+        self,
+        space_id: str,
+        invite: str,
+        user_handle: bytes,
+        label: str,
+        passkey: Passkey,
+        client: str = "",
+        token: str = "",
     ) -> Tokens | EchoError:
-        """By an invite; while IAM is off, by the creator's claim, which switches it on."""
+        """By an invite; while IAM is off, by the creator's claim, which switches it on.
+
+        `token` is the room's, which members are shown from then on.
+        """
         pair = new_pair(self._spaces.random)
         new = NewMember(self._id(), user_handle, label, passkey, self._id(), pair.hashes, client)
 
         def decide(iam: Iam, space: Space, now_ms: int) -> IamDecision:
             if passkey.credential_id in self._space_of:  # who names a passkey of others must not become them
                 return EchoError.INVALID_PAYLOAD
-            return iam_rules.add_member(iam, space, invite, credential_hash(invite), new, self._settings, now_ms)
+            sealed = self._spaces.seal_token(space_id, token)
+            return iam_rules.add_member(
+                iam, space, invite, credential_hash(invite), new, self._settings, now_ms, sealed
+            )
 
         return self._answer(space_id, await self._record(space_id, decide), pair)
 

@@ -22,7 +22,9 @@ class Passkey(msgspec.Struct, frozen=True):
 
 
 class IamEnabled(_Event, frozen=True):
-    """By the creator's claim, which is used up by it."""
+    """By the creator's claim, which is used up by it; of a project's room, by the operator."""
+
+    sealed_token: bytes = b""  # the room's (`token_seal`); empty: `SpaceOpened` has it
 
 
 class IamDisabled(_Event, frozen=True):

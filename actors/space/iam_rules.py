@@ -161,8 +161,9 @@ def add_member(
     new: NewMember,
     settings: SpaceSettings,
     now_ms: int,
+    sealed_token: bytes = b"",
 ) -> IamDecision:
-    """By an invite; while IAM is off, by the claim, which switches it on."""
+    """By an invite; while IAM is off, by the claim, which switches it on: then the room's token is kept, sealed."""
     fault = entry_fault(iam, space, invite, invite_hash, now_ms)
     if fault is not None:
         return fault
@@ -174,7 +175,7 @@ def add_member(
     scopes = (FULL,) if known is None else known.scopes
     used = None if known is None else invite_hash
     added = MemberAdded(now_ms, new.member_id, new.user_handle, new.label, scopes, new.passkey, used)
-    begun = () if iam.is_enabled else (IamEnabled(now_ms),)
+    begun = () if iam.is_enabled else (IamEnabled(now_ms, sealed_token),)
     wish = NewGrant(
         new.grant_id, new.member_id, frozenset(scopes), new.tokens, ends_ms=space.ends_at_ms, client=new.client
     )

@@ -38,6 +38,7 @@ class NewSpace:
     is_encrypted: bool = False
     ttl_s: int | None = None  # None: as long as it may
     project_id: str | None = None
+    sealed_token: bytes = b""
 
 
 _NO_SPACE = Space("", b"", None, Encoding.JSON, False, 0, 0)
@@ -126,6 +127,7 @@ def open_space(wish: NewSpace, spaces_now: int, settings: SpaceSettings, now_ms:
             wish.is_encrypted,
             ends_at_ms,
             wish.project_id,
+            wish.sealed_token,
         ),
     )
 

@@ -30,6 +30,7 @@ from actors.space.space_log import SpaceLog
 from actors.space.space_rules import NewSpace, Spaces, close_space, holds_claim, move_end, open_space, resume
 from actors.space.space_turns import SpaceTurn, SpaceTurns
 from actors.space.store import NOT_FOUND, Refused, SpaceStore
+from actors.space.token_seal import TokenSeal
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 from schemas.echo.names import CLAIM, ROOM_TOKEN, SECRET_BYTES, credential, credential_hash
@@ -63,7 +64,9 @@ class EchoSpaces:
         random: Callable[[int], bytes],
         new_id: Callable[[], str],
         counts: SpaceCounts | None = None,
+        seal: TokenSeal | None = None,
     ) -> None:
+        """Without `seal` no token is shown again."""
         self.store = store
         self.counts = counts or SpaceCounts()
         self.settings = settings
@@ -75,6 +78,7 @@ class EchoSpaces:
         """Told of every space that ends at another time from now on."""
         self.on_load: Callable[[str, Sequence[Event], int], None] = lambda _space_id, _events, _seen_ms: None
         """At the start, told of every live space what its stream has, and when spaces were seen last."""
+        self._seal = seal
         self._log = SpaceLog(store, stream_log)
         self._new_id = new_id
         self._spaces = Spaces()
@@ -175,6 +179,14 @@ class EchoSpaces:
         """A live one, by its name: whoever asks has to show something else."""
         space = self._spaces.get(space_id)
         return space if space is not None and space.is_live(self.now().wall_ms) else None
+
+    def seal_token(self, space_id: str, token: str) -> bytes:
+        """As its events keep a token that is shown again; empty where none is."""
+        return b"" if self._seal is None or not token else self._seal.seal(space_id, token)
+
+    def token_of(self, space: Space) -> str | None:
+        """To be shown to whoever may see it. None: its events do not have it, or `echo.key` is another by now."""
+        return None if self._seal is None else self._seal.open(space.space_id, space.sealed_token)
 
     async def move_end(self, space_id: str, claim: str | None, ttl_s: int) -> Space | EchoError:
         """To `ttl_s` from now, by its creator; without a claim, by an owner.

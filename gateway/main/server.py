@@ -150,7 +150,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         echo_key = folder.echo_key() if settings.echo.enabled else b""
         async with (
             await SqliteStore.open(folder.log_path) as store,
-            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts) as kept,
+            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -188,6 +188,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             rooms = None
             if spaces is not None:
                 rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
+            sign_in_base: Callable[[], str] | None = None  # of the authorization server, where one runs
             echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
             if kept is not None and spaces is not None and rooms is not None and base is not None:
                 join_iam(kept.iam, spaces, rooms)
@@ -201,7 +202,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
                 )
                 echo_features = (*echo_features, routes, entrance.feature)
-                if passkeys is not None:
+                if passkeys is not None and has_mcp:
+                    sign_in_base = base
                     world = SpaceWorld(kept.iam)
                     sign_in = CeremonySignIn(ceremonies, passkeys.party, world, now_here)
                     oauth = oauth_feature(
@@ -224,6 +226,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     settings.mcp,
                     settings.http.public_url,
                     kinds if view is NAMED else (),
+                    # Of your own issuer's tokens, which the views take and nothing else, we can give none.
+                    sign_in_base=sign_in_base if view is NAMED or token_keys is None else None,
                     logs=settings.log.mcp,
                 )
 

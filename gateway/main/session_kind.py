@@ -10,8 +10,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gateway.net.body_pace_rules import BodyPace
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import Exchange
+from gateway.net.refusal_form import RefusalForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class SessionKind(Protocol):
     body_bytes_max: int  # of a request; a larger one is refused
     large_max: int  # requests under way that are larger than an agent's may be; the next one is refused
     large_of_accounts_max: tuple[int, ...]  # of these, one for each of a caller's accounts
+    body_pace: BodyPace  # how slowly it may come
+    refusal_form: RefusalForm  # how the door says that it came more slowly
     on_end: Callable[[str], None]  # set by the endpoint; to be told of every credential that has ended, by its id
 
     def claims(self, token: str) -> bool:
@@ -86,6 +90,10 @@ class SessionKind(Protocol):
 
     def is_good(self, caller: Caller) -> bool:
         """Whether it still is, for one that has waited since it was admitted."""
+
+    def ends_at_ms(self, caller: Caller) -> int:
+        """Until when what this one opened may stay open, as things are now; 0: no longer. Asked when the time that was
+        known has come: it may have moved."""
 
     def tools(self, caller: Caller) -> Sequence[Mapping[str, Any]]:
         """As MCP lists them, in an order that does not change."""

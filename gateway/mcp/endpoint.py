@@ -3,10 +3,11 @@
 Whoever comes with a credential that a kind of session claims is that kind's (`kinds.py`); everybody else is an agent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from actors.supervision.supervisor import Supervisor
 from gateway.identity.authenticator import Authenticator, NotAdmitted, RouteKind
+from gateway.identity.oauth.documents import resource_base, resource_document, serve_document
 from gateway.identity.scopes import TOOL_SCOPES
 from gateway.identity.tokens import Principal, Scope, TokenClass, TokenFault, Verifier
 from gateway.main.clock import now
@@ -38,14 +39,19 @@ class McpEndpoint:
         public_url: str | None = None,
         kinds: Sequence[SessionKind] = (),
         *,
+        sign_in_base: Callable[[], str] | None = None,
         logs: bool = False,
     ) -> None:
-        """`kinds` are asked in their order whose a credential is; `logs`: a line for every request."""
+        """`kinds` are asked in their order whose a credential is; `logs`: a line for every request.
+
+        `sign_in_base`: BASE of the authorization server that issues credentials for this endpoint; None: there is none.
+        """
         self.view = binding.view
         self.sessions = sessions
         self.watches = watches
         self._settings = settings
         self._public_url = public_url
+        self._sign_in_base = sign_in_base
         self._scope = kinds[0].scope if kinds else Scope.READ_ONLY.value
         kind = RouteKind(TokenClass.AGENT_RUNTIME, (Scope.READ_ONLY, *TOOL_SCOPES), challenge=self._challenge)
         self._agents = Authenticator(verifier, now, kind)
@@ -73,7 +79,7 @@ class McpEndpoint:
 
     @property
     def feature(self) -> Feature:
-        routes = {self.view.path: (ANY, self.handle), self.view.metadata_path: ("GET", self.metadata)}
+        routes = {self.view.path: (ANY, self.handle), self.view.metadata_path: (ANY, self.metadata)}
         return Feature(routes, self.start, self.revoke)
 
     def start(self, supervisor: Supervisor) -> None:
@@ -140,23 +146,26 @@ class McpEndpoint:
 
     def _challenge(self, exchange: Exchange, refusal: NotAdmitted) -> str:
         """RFC 9728: where to learn how to come back."""
-        metadata = f'resource_metadata="{self._base_url(exchange)}{self.view.metadata_path}"'
+        base = resource_base(self._base_url(exchange), *_asked_at(exchange))
+        metadata = f'resource_metadata="{base}{self.view.metadata_path}"'
         if refusal.scope is None:
             return f'Bearer {metadata}, scope="{self._scope}"'
         return f'Bearer error="insufficient_scope", scope="{refusal.scope}", {metadata}'
 
     async def metadata(self, exchange: Exchange) -> None:
-        """RFC 9728: what this resource is and which scopes it knows."""
-        await exchange.json(
-            {
-                "resource": self._base_url(exchange) + self.view.path,
-                "resource_name": "Heliograph",
-                "scopes_supported": sorted(TOOL_SCOPES),
-                "bearer_methods_supported": ["header"],
-            },
-            headers={b"cache-control": b"public, max-age=300"},
-        )
+        """RFC 9728: what this resource is, which scopes it knows, and where a client signs in."""
+        has_server = self._sign_in_base is not None
+        host, scheme = _asked_at(exchange)
+        document = resource_document(self._base_url(exchange), host, scheme, self.view.path, has_server=has_server)
+        if not (self._kinds or has_server):
+            document["scopes_supported"] = sorted(TOOL_SCOPES)
+        await serve_document(exchange, document)
 
     def _base_url(self, exchange: Exchange) -> str:
         """As the operator says; else where this very request was accepted, never what its Host header claims."""
-        return self._public_url or exchange.local_url
+        return self._sign_in_base() if self._sign_in_base is not None else self._public_url or exchange.local_url
+
+
+def _asked_at(exchange: Exchange) -> tuple[str | None, str]:
+    """The host and the scheme by which this client knows us; only those of this very machine are believed."""
+    return exchange.header(b"host"), exchange.scope.get("scheme", "http")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
+import jiter
 import mcp_types as types
 import trio
 from mcp.server.caching import CacheHint
@@ -30,6 +31,7 @@ from schemas.echo.errors import EchoError
 
 SHARE = "heliograph.large_share"  # in the ASGI scope, for methods
 _ALLOWED = "POST, DELETE"
+_DOUBLED = "Detected duplicate key"  # how jiter begins to say so
 _SAID = {
     LaneFault.DOUBLED_HEADER: EchoError.INVALID_PAYLOAD,
     LaneFault.DOUBLED_ID: EchoError.INVALID_PAYLOAD,
@@ -59,7 +61,8 @@ class KindEndpoint:
             streams_answers=False,
         )
         name = f"{path[1:].replace('/', '_')}_{kind.name}"
-        self.lane = Lane(name, path, lambda: _make_server(kind), Sessions(kind.limits), own)
+        sessions = Sessions(kind.limits)
+        self.lane = Lane(name, path, lambda: _make_server(kind), sessions, own, ends_at_ms=kind.ends_at_ms)
         self.claims = kind.claims
         kind.on_end = self.lane.revoke
 
@@ -90,6 +93,7 @@ class KindEndpoint:
 
     async def _body(self, exchange: Exchange, share: LargeShare) -> bytes | EchoError:
         """Counted as it comes: an announcement is enough to be refused, but takes no place from others."""
+        exchange.pace_body(self._kind.body_pace, self._kind.refusal_form)
         chunks: list[bytes] = []
         size, announced = 0, exchange.announced_bytes()
         while True:
@@ -101,9 +105,18 @@ class KindEndpoint:
             if chunk is None:
                 body = b"".join(chunks)
                 is_fit = size <= BODY_BYTES_MAX or self._kind.takes_large(body)
-                return body if is_fit else EchoError.INVALID_PAYLOAD
+                return body if is_fit and not _has_doubled_members(body) else EchoError.INVALID_PAYLOAD
             chunks.append(chunk)
             size += len(chunk)
+
+
+def _has_doubled_members(body: bytes) -> bool:
+    """Of which the SDK would take the last and others the first. What is no JSON at all, the SDK says itself."""
+    try:
+        jiter.from_json(body, cache_mode="none", catch_duplicate_keys=True)
+    except ValueError as error:
+        return str(error).startswith(_DOUBLED)
+    return False
 
 
 def _make_server(kind: SessionKind) -> Server[Any]:

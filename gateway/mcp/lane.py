@@ -70,14 +70,16 @@ class Lane:
         sessions: Sessions,
         transport: Transport,
         on_stop: Callable[[], None] = lambda: None,
+        ends_at_ms: Callable[[Caller], int] = lambda caller: caller.expires_at_ms,
     ) -> None:
-        """`name` is the supervised task's."""
+        """`name` is the supervised task's. `ends_at_ms`: until when a caller's session may last, as things are now."""
         self.sessions = sessions
         self._name = name
         self._path = path
         self._make_server = make_server
         self._transport = transport
         self._on_stop = on_stop
+        self._ends_at_ms = ends_at_ms
         self._manager: StreamableHTTPSessionManager | None = None
         self._requests: dict[trio.CancelScope, str] = {}  # under way, with the id of their credential
         self._in_flight = InFlight()
@@ -118,6 +120,7 @@ class Lane:
                     with trio.move_on_after(transport.sweep_s):
                         await self._news.wait()
                     self._news = trio.Event()
+                    self.sessions.prolong(trio.current_time(), self._until_s, self._path)
                     for session in self.sessions.due(trio.current_time(), self._path):
                         await self._end(session)
                 for session in self.sessions.of(self._path):
@@ -127,6 +130,10 @@ class Lane:
             self._manager = None
             for session in self.sessions.of(self._path):
                 self.sessions.end(session)
+
+    def _until_s(self, caller: Caller) -> float:
+        present = now()
+        return present.mono_s + (self._ends_at_ms(caller) - present.wall_ms) / 1000
 
     def _ask_stop(self) -> None:
         """Streams end; requests under way are answered."""
@@ -222,7 +229,10 @@ class Lane:
                 if b"content-length" in headers:  # all of it follows: the end of the credential does not cut it off
                     self._requests.pop(patience, None)
                     patience.deadline = math.inf
-                if opens_session and SESSION_ID in headers and message["status"] < 400:
+                if opens_session and status >= 400:  # the SDK names one all the same, which is gone already
+                    kept = [header for header in message["headers"] if header[0] != SESSION_ID]
+                    message = {**message, "headers": kept}
+                elif opens_session and SESSION_ID in headers:
                     session_id = headers[SESSION_ID].decode()
                     session = self.sessions.begin(session_id, caller, expires_s, arrived.mono_s, self._path)
                     session.requests += 1

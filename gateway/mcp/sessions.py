@@ -5,7 +5,7 @@ limits hold over all views together. Ending one in the SDK is the lane's.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from gateway.main.session_kind import Caller, SessionLimits
@@ -83,6 +83,12 @@ class Sessions:
         for session in self._by_id.values():
             if session.owner.credential_id == credential_id:
                 session.revoked = True
+
+    def prolong(self, now_s: float, until_s: Callable[[Caller], float], view: str = MAIN) -> None:
+        """Ask once more of those whose credential should have ended by now: it may have been given more time."""
+        for session in self.of(view):
+            if now_s >= session.expires_s:
+                session.expires_s = until_s(session.owner)
 
     def due(self, now_s: float, view: str = MAIN) -> list[McpSession]:
         """Those of a view that are over: idle for too long, or with a credential that has expired or been revoked."""

@@ -10,7 +10,7 @@ import trio
 from gateway.net.body_pace_rules import BODY_PACE, BodyPace
 from gateway.net.query_rules import BadQuery as BadQuery
 from gateway.net.query_rules import read_fields
-from gateway.net.refusal_form import FormOf, device_form_only
+from gateway.net.refusal_form import FormOf, RefusalForm, device_form_only
 from gateway.net.refusal_log import RefusalLog
 from schemas.errors import CODE_OF_STATUS, Code, ErrorEnvelope, envelope, http_status
 
@@ -130,11 +130,12 @@ class Exchange:
         length = self.header(b"content-length") or ""
         return int(length[:_LENGTH_DIGITS_MAX]) if length.isascii() and length.isdigit() else 0
 
-    def pace_body(self, pace: BodyPace) -> None:
-        """Let the body come this slowly, where the door has a bound on that."""
+    def pace_body(self, pace: BodyPace, form: RefusalForm | None = None) -> None:
+        """Let the body come this slowly, where the door has a bound on that. `form`: how a slower one is refused, where
+        that is not for the path to say."""
         set_pace = self.extension(BODY_PACE)
         if set_pace is not None:
-            set_pace(pace)
+            set_pace(pace, form)
 
     async def body(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
         if self.announced_bytes() > bytes_max:

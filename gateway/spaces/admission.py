@@ -73,14 +73,17 @@ class SpaceAdmission:
         wait_ms = self._requests.take(address_of(exchange), self._now().mono_s)
         return self._find_or_refuse(exchange, token) if wait_ms is None else Refusal(EchoError.RATE_LIMITED, wait_ms)
 
+    def admit_member(self, exchange: Exchange, access_token: str) -> Access | Refusal:
+        """What this access token of any space is good for, for a request of an MCP session."""
+        wait_ms = self._requests.take(address_of(exchange), self._now().mono_s)
+        if wait_ms is not None:
+            return Refusal(EchoError.RATE_LIMITED, wait_ms)
+        return self._find_access(access_token) or self._refuse_unknown(exchange)
+
     def admit_call(self, space: Space) -> Refusal | None:
         """Whether the space may be asked for something now."""
         wait_ms = self._of_spaces.take(space.space_id, self._now().mono_s)
         return None if wait_ms is None else Refusal(EchoError.RATE_LIMITED, wait_ms)
-
-    def find(self, token: str) -> Space | None:
-        """The live space of this token, for one that was admitted and has waited since."""
-        return self._find(token)
 
     def admit_upgrade(self, exchange: Exchange, token: str) -> Space | Refusal:
         """The live space of this token. That its room may be entered now is asked when all else is right."""
@@ -96,8 +99,8 @@ class SpaceAdmission:
         return None if wait_ms is None else Refusal(EchoError.RATE_LIMITED, wait_ms)
 
     def _find_or_refuse(self, exchange: Exchange, token: str) -> Space | Refusal:
-        space = self._find(token)
-        if space is not None:
-            return space
+        return self._find(token) or self._refuse_unknown(exchange)
+
+    def _refuse_unknown(self, exchange: Exchange) -> Refusal:
         wait_ms = self._unknown.take(address_of(exchange), self._now().mono_s)
         return Refusal(EchoError.SPACE_NOT_FOUND if wait_ms is None else EchoError.RATE_LIMITED, wait_ms)

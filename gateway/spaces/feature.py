@@ -71,9 +71,10 @@ def spaces_feature(
     refused = spaces.counts.requests_refused
     counted = {path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}
     tools = RoomTools(space_values, space_files, documents, shares, settings)
-    sessions = RoomSessions(tools, admission, settings, audit, refused, new_id, spaces.now)
+    sessions = RoomSessions(tools, admission, spaces, iam, settings, audit, new_id)
     spaces.on_end.append(sessions.end)
     iam.on_iam.append(sessions.end)
+    iam.on_grant_end.append(sessions.end_grant)
     return Feature(counted, refusal_form=partial(form_at, refused=refused), session_kinds=(sessions,))
 
 

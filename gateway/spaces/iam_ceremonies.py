@@ -159,7 +159,7 @@ class IamCeremonies:
         begun = self._passkeys.begin_registration(asker, _realm(space), user, known, coming)
         await _answer_begun(exchange, asker, begun)
 
-    async def _register(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
+    async def _register(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
         wish, asker = await self._body(exchange, _Registration), _asker(exchange)
         if wish is None:
             return
@@ -173,7 +173,9 @@ class IamCeremonies:
             return
         coming = done.context
         if coming.by is None:
-            tokens = await self._iam.add_member(space.space_id, coming.invite, coming.handle, wish.label, done.passkey)
+            tokens = await self._iam.add_member(
+                space.space_id, coming.invite, coming.handle, wish.label, done.passkey, token=token
+            )
         else:
             tokens = await self._iam.add_passkey(coming.by, done.passkey) or await self._iam.issue(
                 space.space_id, coming.by.member_id, coming.by.scopes

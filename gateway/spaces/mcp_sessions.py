@@ -1,20 +1,26 @@
-"""Rooms over `/mcp`: the token of a room is the credential, its tools are those of the room, its limits the room's.
+"""Rooms over `/mcp`: the tools are those of the room, the limits the room's. The token of a room is the credential; in
+a space with IAM it is an access token of a member, and what it opens belongs to its grant, with the tokens that follow.
 
 A request counts toward the rate of its address, a call toward that of its room, both shared with REST; a token that no
 room has is a guess. Each call leaves one line in the audit. What sessions are and how MCP is spoken is the endpoint's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from actors.node.moment import Moment
+from actors.grants.grants import Access
+from actors.space.iam import SpaceIam
+from actors.space.spaces import EchoSpaces
 from gateway.calls.audit import Audit, Decision
 from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDone, ToolFailed, ToolUnknown
+from gateway.net.body_pace_rules import BodyPace
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import Exchange
 from gateway.spaces.admission import SpaceAdmission, address_of
 from gateway.spaces.large_call_rules import is_large_answer, is_mostly_text
-from gateway.spaces.room_tools import Failure, RoomCaller, RoomTools, credential_of
+from gateway.spaces.refusals import form_of_sessions
+from gateway.spaces.room_tools import SHOW_TOKEN, Failure, RoomCaller, RoomTools, credential_of, credential_of_grant
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError, error_object
 from schemas.echo.names import IAM_ACCESS, ROOM_TOKEN
@@ -38,13 +44,12 @@ class RoomSessions:
         self,
         tools: RoomTools,
         admission: SpaceAdmission,
+        spaces: EchoSpaces,
+        iam: SpaceIam,
         settings: EchoSettings,
         audit: Audit,
-        refused: dict[str, int],
         new_id: Callable[[], str],
-        now: Callable[[], Moment],
     ) -> None:
-        """`refused` counts by the word."""
         self.limits = SessionLimits(
             settings.mcp_sessions_max,
             (settings.mcp_sessions_per_space_max, settings.mcp_sessions_per_address_max),
@@ -59,14 +64,23 @@ class RoomSessions:
         self.on_end: Callable[[str], None] = lambda _: None
         self._tools = tools
         self._admission = admission
+        self._spaces = spaces
+        self._iam = iam
         self._audit = audit
-        self._refused = refused
+        self._refused = spaces.counts.requests_refused
         self._new_id = new_id
-        self._now = now
+        self.body_pace = BodyPace(
+            settings.upload_free_s, settings.upload_bytes_per_s_min, idle_s_max=settings.upload_idle_s_max
+        )
+        self.refusal_form = form_of_sessions(self._refused)
 
     def end(self, space_id: str) -> None:
         """The room is over, or has members now, and so all that its token has opened is over too."""
         self.on_end(credential_of(space_id))
+
+    def end_grant(self, space_id: str, grant_id: str) -> None:
+        """A member's grant is over, or was without a live access token for too long."""
+        self.on_end(credential_of_grant(space_id, grant_id))
 
     # ---- who asks ----------------------------------------------------------------------------------------------------
 
@@ -74,19 +88,38 @@ class RoomSessions:
         return token.startswith((ROOM_TOKEN, IAM_ACCESS))
 
     def admit(self, exchange: Exchange, token: str) -> Caller | Refusal | None:
+        if token.startswith(IAM_ACCESS):
+            access = self._admission.admit_member(exchange, token)
+            return self._refusal(access) if isinstance(access, Refusal) else self._member(access, exchange)
         found = self._admission.admit_session(exchange, token)
-        if not isinstance(found, Refusal):  # in a space with IAM its token alone opens nothing
-            return None if found.has_iam else RoomCaller(found, token, address_of(exchange))
-        self._refused[found.error.word] += 1
-        return None if found.error is EchoError.SPACE_NOT_FOUND else found
+        if isinstance(found, Refusal):
+            return self._refusal(found)
+        # In a space with IAM its token alone opens nothing.
+        return None if found.has_iam else RoomCaller(found, token, address_of(exchange))
+
+    def _member(self, access: Access, exchange: Exchange) -> RoomCaller | None:
+        space = self._spaces.get(access.giver)
+        if space is None:
+            return None
+        until_ms = self._iam.opened_until_ms(access)
+        return RoomCaller(space, "", address_of(exchange), access.scopes, access, until_ms)
+
+    def _refusal(self, refusal: Refusal) -> Refusal | None:
+        self._refused[refusal.error.word] += 1
+        return None if refusal.error is EchoError.SPACE_NOT_FOUND else refusal
 
     def takes_large(self, body: bytes) -> bool:
         return is_mostly_text(body)
 
     def is_good(self, caller: Caller) -> bool:
+        return self.ends_at_ms(caller) > self._spaces.now().wall_ms
+
+    def ends_at_ms(self, caller: Caller) -> int:
         assert isinstance(caller, RoomCaller)
-        space = self._admission.find(caller.token)
-        return space is not None and not space.has_iam
+        if caller.access is not None:
+            return self._iam.opened_until_ms(caller.access)
+        space = self._spaces.get(caller.space.space_id)
+        return 0 if space is None or space.has_iam else space.ends_at_ms
 
     # ---- what it may do ----------------------------------------------------------------------------------------------
 
@@ -98,7 +131,7 @@ class RoomSessions:
         self, caller: Caller, name: str, arguments: Any, share: LargeShare
     ) -> ToolDone | ToolFailed | ToolUnknown:
         assert isinstance(caller, RoomCaller)
-        correlation_id, began_s, tool = self._new_id(), self._now().mono_s, ROOM_TOOLS.get(name)
+        correlation_id, began_s, tool = self._new_id(), self._spaces.now().mono_s, ROOM_TOOLS.get(name)
         decision = Decision.ABANDONED
         outcome: Mapping[str, Any] | Failure | None = None
         try:
@@ -109,9 +142,10 @@ class RoomSessions:
                 caller.space.space_id,
                 None if tool is None else tool.name,
                 decision,
+                member_id=None if caller.access is None else caller.access.member_id,
                 code=outcome.error.word if isinstance(outcome, Failure) else None,
                 correlation_id=correlation_id,
-                took_s=self._now().mono_s - began_s,
+                took_s=self._spaces.now().mono_s - began_s,
             )
         if not isinstance(outcome, Failure):
             return ToolDone(outcome, correlation_id)
@@ -133,6 +167,10 @@ class RoomSessions:
             return Failure(EchoError.INSUFFICIENT_SCOPE)
         if not tool.takes(arguments):
             return Failure(EchoError.INVALID_PAYLOAD)
+        if caller.access is not None:
+            caller = replace(caller, token=self._spaces.token_of(caller.space) or "")
+        if not caller.token and tool.name in SHOW_TOKEN:  # `echo.key` is not the one that sealed it
+            return Failure(EchoError.STORAGE_NOT_READY)
         outcome = await self._tools.by_name[tool.name](caller, arguments, share)
         if isinstance(outcome, EchoError):
             return Failure(outcome)

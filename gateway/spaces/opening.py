@@ -17,6 +17,7 @@ from actors.space.iam import SpaceIam
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
 from actors.space.sqlite_space_store import DATABASE, SqliteSpaceStore
+from actors.space.token_seal import TokenSeal
 from gateway.main.settings import SettingsError
 from gateway.spaces.settings import EchoSettings
 
@@ -35,17 +36,20 @@ async def opened_spaces(
     now: Callable[[], Moment],
     new_id: Callable[[], str],
     counts: SpaceCounts,
+    echo_key: bytes = b"",
 ) -> AsyncIterator[OpenedSpaces | None]:
     """None where they are off and there have never been any. Those that are left when they are switched off still end.
 
-    What expired while no gateway ran is erased before this goes on.
+    What expired while no gateway ran is erased before this goes on. `echo_key` is empty where they are off.
     """
     if not settings.enabled and not (folder / DATABASE).exists():
         yield None
         return
     async with await SqliteSpaceStore.at(folder, settings.store_limits) as store:
         await store.load()
-        spaces = EchoSpaces(store, log, settings, now, os.urandom, new_id, counts)
+        spaces = EchoSpaces(
+            store, log, settings, now, os.urandom, new_id, counts, TokenSeal(echo_key) if echo_key else None
+        )
         iam = SpaceIam(spaces, new_id)
         spaces.on_end.append(iam.end)
         await spaces.load()

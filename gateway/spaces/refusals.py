@@ -40,6 +40,11 @@ def form_at(path: str, refused: dict[str, int] | None = None) -> RefusalForm | N
     return partial(_say, tuple(CORS.items()) if has_cors else (), refused)
 
 
+def form_of_sessions(refused: dict[str, int]) -> RefusalForm:
+    """Of `/mcp`, for whoever has come with a credential of a space."""
+    return partial(_say, (), refused)
+
+
 def _say(
     more: tuple[tuple[bytes, bytes], ...], refused: dict[str, int] | None, status: int, correlation_id: str
 ) -> Refused:

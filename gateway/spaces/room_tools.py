@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from actors.grants.grants import Access
 from actors.space.events import Space
 from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
@@ -25,21 +26,28 @@ from schemas.echo.kv import entry_document, read_write
 from schemas.echo.room_tools import FULL
 
 PIECE_BYTES = 64 * 1024  # of a file at once, in and out
+SHOW_TOKEN = frozenset(
+    {"echo_space_info", "echo_system_prompt", "echo_file_list", "echo_file_download", "echo_file_upload"}
+)  # tools whose documents have the room's token in them, if only in an address
 _PIECE_CHARS = 65_536  # of base64, a multiple of four
 
 
 @dataclass(frozen=True, slots=True)
 class RoomCaller:
-    """Who has the token of a room, at an address. The token opens everything."""
+    """Who has the token of a room, which opens everything, or an access token of a member of it; at an address."""
 
     space: Space
-    token: str = field(repr=False)
+    token: str = field(repr=False)  # the room's; of a member's request, empty until a tool is called
     address: str
     scopes: frozenset[str] = frozenset({FULL})
+    access: Access | None = None  # a member's
+    opened_until_ms: int = 0  # of a member's grant
 
     @property
     def credential_id(self) -> str:
-        return credential_of(self.space.space_id)
+        if self.access is None:
+            return credential_of(self.space.space_id)
+        return credential_of_grant(self.space.space_id, self.access.grant_id)
 
     @property
     def accounts(self) -> tuple[str, str]:
@@ -47,7 +55,12 @@ class RoomCaller:
 
     @property
     def expires_at_ms(self) -> int:
-        return self.space.ends_at_ms
+        return self.space.ends_at_ms if self.access is None else self.opened_until_ms
+
+
+def credential_of_grant(space_id: str, grant_id: str) -> str:
+    """The name of what a member was granted: every access token of it is the same credential."""
+    return f"space:{space_id}/{grant_id}"
 
 
 def credential_of(space_id: str) -> str:

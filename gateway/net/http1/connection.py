@@ -21,6 +21,7 @@ from gateway.net.http1.service import Service
 from gateway.net.http1.wire import ReplayedStream, Wire
 from gateway.net.hypercorn.bridge import HypercornBridge
 from gateway.net.hypercorn.life import ConnectionLife
+from gateway.net.refusal_form import RefusalForm
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -131,10 +132,10 @@ class Connection:
         await self._tell(status, path)
         await self._wire.linger()
 
-    async def _tell(self, status: HTTPStatus, path: str) -> None:
+    async def _tell(self, status: HTTPStatus, path: str, form: RefusalForm | None = None) -> None:
         correlation_id = self._service.correlation_id()
         log.info("request_refused", status=status.value, correlation_id=correlation_id)
-        await self._wire.write(refusal(status, correlation_id, self._service.form_of(path)))
+        await self._wire.write(refusal(status, correlation_id, form or self._service.form_of(path)))
 
     async def _hand_over(self) -> None:
         replay = self._reader.take_pending()

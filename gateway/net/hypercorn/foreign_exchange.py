@@ -59,9 +59,10 @@ class ForeignExchange:
             return {"type": "http.disconnect"}
         return await self._receive()
 
-    def pace_body(self, pace: BodyPace) -> None:
-        """What the body is held to from now on, instead of `body_s_max`."""
+    def pace_body(self, pace: BodyPace, form: RefusalForm | None = None) -> None:
+        """What the body is held to from now on, instead of `body_s_max`; `form`: how it is said if it is not."""
         self._body_wait.pace = pace
+        self._form = form or self._form
 
     async def _take_in_time(self) -> Message | HTTPStatus | None:
         began_s, message = trio.current_time(), None

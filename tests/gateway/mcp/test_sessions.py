@@ -97,3 +97,22 @@ def test_session_of_one_space_is_not_found_with_the_token_of_another() -> None:
     assert sessions.find("s", Guest("b", "1")) is None
     sessions.revoke("space:a")
     assert sessions.due(0) == [session]
+
+
+def test_end_that_has_come_is_asked_for_once_more_and_no_other() -> None:
+    sessions, owner, other = Sessions(SETTINGS.session_limits), principal(), principal()
+    session, later = sessions.begin("s", owner, 50, 0), sessions.begin("t", other, 60, 0)
+    asked: list[object] = []
+
+    def until_s(caller: object) -> float:
+        asked.append(caller)
+        return 80
+
+    sessions.prolong(49, until_s)
+    assert asked == []
+    sessions.prolong(50, until_s)
+    assert asked == [owner]
+    assert sessions.due(59) == []
+    assert (session.expires_s, later.expires_s) == (80, 60)
+    sessions.prolong(80, lambda _: 0.0)
+    assert sessions.due(80) == [session, later]

@@ -1,5 +1,7 @@
 """Who gets a room's session on `/mcp`, whose it is, and when it is over."""
 
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import trio
 import trio.testing
 
 from tests.gateway.mcp.site import LEGACY, MODERN, Client, site, until
-from tests.gateway.mcp.space_site import call, failure, space_site
+from tests.gateway.mcp.space_site import SpaceSite, call, failure, space_site
 from tests.gateway.spaces.test_iam_live import Person
 
 UNKNOWN = "es_" + "A" * 43
@@ -192,6 +194,80 @@ async def test_bodies_of_rooms_may_be_large_and_those_of_agents_may_not(tmp_path
             assert (await agent.http.post(one.url, content=_pieces(b"x" * 60_000, 2))).status_code == 413
 
 
+async def answer_to(one: SpaceSite, request: bytes, *pieces: bytes) -> tuple[int, bytes]:
+    """What the gateway says, by itself, to a client that sends no more."""
+    host, _, port = one.site.gateway.http.rpartition(":")
+    async with await trio.open_tcp_stream(host, int(port)) as stream:
+        await stream.send_all(request)
+        for piece in pieces:
+            await stream.send_all(piece)
+        data = b""
+        while part := await stream.receive_some():
+            data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    return int(head.split(b" ")[1]), body
+
+
+async def test_body_of_a_room_has_the_pace_of_uploads_and_a_slower_one_is_refused_in_its_form(tmp_path: Path) -> None:
+    slow = {"echo__upload_free_s": 0.1, "echo__upload_idle_s_max": 0.1}
+    async with space_site(tmp_path, **slow) as one:
+        made = await one.room()
+        status, body = await answer_to(one, head_of(made.token, 100_000), b"x" * 1_000)
+        assert (status, json.loads(body)["error"]) == (400, "invalid_payload")
+        assert set(json.loads(body)) == {"error", "message", "correlation_id"}
+        refused = one.site.gateway.spaces.counts.requests_refused if one.site.gateway.spaces else {}
+        assert refused["invalid_payload"] == 1
+
+
+async def test_large_body_may_take_longer_than_others_as_long_as_it_comes(tmp_path: Path) -> None:
+    """`door.body_s_max` is for those who have no pace."""
+    async with space_site(tmp_path, door__body_s_max=0.2, echo__upload_free_s=10.0) as one:
+        made = await one.room()
+        async with one.site.client(made.token) as client:
+            (message,) = client.modern_request(
+                "tools/call", name="echo_file_upload", arguments={"data_base64": "A" * 200_000}
+            )
+            body = json.dumps(message).encode()
+
+            async def slowly() -> AsyncIterator[bytes]:
+                for at in range(0, len(body), 50_000):
+                    yield body[at : at + 50_000]
+                    await trio.sleep(0.1)
+
+            answer = await client.http.post(one.url, content=slowly())
+        assert answer.status_code == 200, answer.text
+        status, said = await answer_to(one, head_of(one.site.token(), 1_000), b"x")
+        assert (status, json.loads(said)["code"]) == (408, "E_DEADLINE_EXCEEDED"), "agents as ever"
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_doubled_members_are_refused_in_both_eras(tmp_path: Path, is_modern: bool) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        async with one.site.client(made.token) as client:
+            if is_modern:
+                client.modern_request("tools/call", name="echo_kv_set")  # for its headers
+                (message,) = client.modern_request("tools/call", name="echo_kv_set", arguments={"key": "k"})
+            else:
+                await client.initialize()
+                message = client.request("tools/call", {"name": "echo_kv_set", "arguments": {"key": "k"}})
+            doubled = json.dumps(message).replace('"key": "k"', '"key": "a", "value": "v", "key": "b"')
+            refused = await client.post(doubled.encode())
+            assert (refused.status_code, refused.json()["error"]) == (400, "invalid_payload")
+            assert (await one.rest(client, made, "/kv"))["keys"] == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', b"\xff"])
+async def test_refusal_names_no_session(tmp_path: Path, body: bytes) -> None:
+    async with space_site(tmp_path) as one:
+        made = await one.room()
+        for token in (made.token, one.site.token()):
+            async with one.site.client(token) as client:
+                answer = await client.post(body)
+                assert (answer.status_code, "mcp-session-id" in answer.headers) == (400, False)
+        assert one.sessions == 0
+
+
 async def test_large_body_of_many_small_things_is_refused_undecoded(tmp_path: Path) -> None:
     async with space_site(tmp_path) as one:
         made = await one.room()
@@ -357,6 +433,9 @@ async def test_switched_off_all_of_mcp_is_503_and_routes_over_http_stay(tmp_path
                         for method in ("GET", "POST", "DELETE"):
                             refused = await http.request(method, base + where)
                             assert (refused.status_code, refused.json()["error"]) == (503, "mcp_disabled")
+                for where in ("/oauth/authorize", "/oauth/token", "/.well-known/oauth-authorization-server/oauth"):
+                    refused = await http.post(base + where)
+                    assert (refused.status_code, refused.json()["error"]) == (503, "mcp_disabled")
         async with httpx2.AsyncClient(headers={"authorization": f"Bearer {one.site.token()}"}) as http:
             assert len((await http.get(f"{base}/mcp/tools")).json()["tools"]) == 3
             assert (await http.get(f"{base}/mcp/budget")).status_code == 200
@@ -438,6 +517,5 @@ async def test_iam_ends_the_sessions_of_a_rooms_token_and_lets_it_open_no_others
             assert (await client.post(client.request("tools/list", {}))).status_code == 401
         async with one.site.client(made.token) as client:
             assert (await client.modern("tools/list")).status_code == 401
-        for token in (made.token, ann.tokens["access_token"]):
-            headers = {"authorization": f"Bearer {token}"}
-            assert challenge(await http.post(one.url, headers=headers)) == (401, FOR_ROOMS)
+        headers = {"authorization": f"Bearer {made.token}"}
+        assert challenge(await http.post(one.url, headers=headers)) == (401, FOR_ROOMS)

@@ -16,22 +16,25 @@ from gateway.spaces.documents import Documents
 from gateway.spaces.mcp_sessions import RoomSessions
 from gateway.spaces.room_tools import RoomCaller, RoomTools
 from gateway.spaces.upload_shares import UploadShares
+from schemas.echo.errors import EchoError
 from schemas.echo.room_tools import ROOM_TOOLS
 from schemas.ulids import Mint
 from tests.actors.space.driver import World, opened
 from tests.gateway.spaces.site import BASE, PLENTY, site
 
 
-def sessions_of(world: World, spaces: EchoSpaces) -> RoomSessions:
+def sessions_of(world: World, spaces: EchoSpaces, iam: SpaceIam | None = None) -> RoomSessions:
     mint = Mint(world.random)
 
     def new_id() -> str:
         return mint.mint(world.now_ms)
 
+    if iam is None:
+        iam = SpaceIam(spaces, new_id)
     documents = Documents(PLENTY, lambda: BASE)
     tools = RoomTools(SpaceValues(spaces), SpaceFiles(spaces, new_id), documents, UploadShares(PLENTY), PLENTY)
     admission = SpaceAdmission(spaces.find, spaces.now, PLENTY)
-    return RoomSessions(tools, admission, PLENTY, Audit(spaces.now), spaces.counts.requests_refused, new_id, spaces.now)
+    return RoomSessions(tools, admission, spaces, iam, PLENTY, Audit(spaces.now), new_id)
 
 
 async def test_scopes_filter_the_list_and_the_calls() -> None:
@@ -89,6 +92,43 @@ async def test_token_of_a_space_with_iam_is_no_good_and_what_it_opened_ends() ->
         assert isinstance(joined, Tokens)
         assert not sessions.is_good(caller)
         assert ended == [caller.credential_id]
+
+
+async def test_what_a_grant_opened_lasts_900_s_longer_than_its_access_token_and_a_refresh_moves_that() -> None:
+    world = World(PLENTY)
+    iams: list[SpaceIam] = []
+    mint = Mint(world.random)
+    world.before_load = lambda spaces: iams.append(SpaceIam(spaces, lambda: mint.mint(world.now_ms)))
+    async with world.process() as spaces:
+        (iam,) = iams
+        sessions, made = sessions_of(world, spaces, iam), await opened(spaces)
+        tokens = await iam.add_member(made.space.space_id, made.claim, b"h", "", Passkey(b"p", b"k", 0))
+        assert isinstance(tokens, Tokens)
+        access = iam.find(tokens.access_token)
+        assert access is not None
+        caller = RoomCaller(made.space, "", "192.0.2.1", access.scopes, access, iam.opened_until_ms(access))
+        began_ms = world.now_ms
+        assert caller.expires_at_ms == began_ms + 4_500_000
+        assert caller.credential_id == f"space:{made.space.space_id}/{tokens.grant_id}"
+        world.now_ms += 3_600_000
+        assert iam.find(tokens.access_token) is None
+        assert sessions.is_good(caller)
+        assert isinstance(await iam.refresh(tokens.refresh_token), Tokens)
+        assert sessions.ends_at_ms(caller) == began_ms + 3_600_000 + 4_500_000
+        world.now_ms += 4_500_000
+        assert not sessions.is_good(caller)
+        await iam.revoke(tokens.refresh_token)
+        assert sessions.ends_at_ms(caller) == 0
+
+
+async def test_end_of_a_room_that_was_moved_is_the_end_of_what_its_token_opened() -> None:
+    world = World(PLENTY)
+    async with world.process() as spaces:
+        sessions, made = sessions_of(world, spaces), await opened(spaces, 60)
+        caller = RoomCaller(made.space, made.token, "192.0.2.1")
+        moved = await spaces.move_end(made.space.space_id, made.claim, 3_600)
+        assert not isinstance(moved, EchoError)
+        assert sessions.ends_at_ms(caller) == moved.ends_at_ms > caller.expires_at_ms
 
 
 async def test_description_says_how_mcp_is_used_or_that_it_is_off() -> None:

@@ -105,7 +105,7 @@ async def test_each_document_has_one_place(tmp_path: Path) -> None:
             assert server.json["issuer"] == f"{gateway.base()}/oauth"
             resource = await ask(gateway, request("GET", RESOURCE_DOCUMENT))
             assert resource.json["resource"].endswith("/mcp")
-            assert "authorization_servers" not in resource.json, "/mcp takes no tokens of spaces"
+            assert resource.json["authorization_servers"] == [server.json["issuer"]]
 
 
 async def test_registered_client_is_known_after_a_restart_by_a_key_that_nobody_else_can_read(tmp_path: Path) -> None:
