@@ -91,7 +91,7 @@ class AdminMembers:
             return None
         if self._members is None:
             off = self._declined_off()
-            await exchange.refuse(off.code, declined.message, declined.suggested_fix)
+            await exchange.refuse(off.code, off.message, off.suggested_fix)
             return None
         room = min(limit, PAGE_MEMBERS_MAX)
         found = [member for member in self._members if member.member_id > (cursor or "")][: room + 1]

@@ -192,27 +192,31 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             rooms = None
             if spaces is not None:
                 rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
-            limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
-            ceremonies = Ceremonies(limits)
-            space_world: Worlds | None = None
-            echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
-            if kept is not None and spaces is not None and rooms is not None and base is not None:
-                join_iam(kept.iam, spaces, rooms)
-                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
-                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s)
-                has_mcp = settings.mcp.enabled
-                routes = spaces_feature(
-                    spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
-                )
-                echo_features = (*echo_features, routes, entrance.feature)
-                space_world = None if passkeys is None else SpaceWorld(kept.iam)
             members = None
             if token_keys is None:
                 members = Members(
                     store, settings.members, now_here, os.urandom, new_id, lambda: f"agent_{uuid.uuid4()}"
                 )
                 await members.load()
+            limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
+            ceremonies = Ceremonies(limits)
+            space_world: Worlds | None = None
+
+            def is_of_fleet(credential_id: bytes) -> bool:
+                return members is not None and members.of_passkey(credential_id) is not None
+
+            echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
+            if kept is not None and spaces is not None and rooms is not None and base is not None:
+                join_iam(kept.iam, spaces, rooms)
+                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
+                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
+                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s, is_of_fleet)
+                has_mcp = settings.mcp.enabled
+                routes = spaces_feature(
+                    spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
+                )
+                echo_features = (*echo_features, routes, entrance.feature)
+                space_world = None if passkeys is None else SpaceWorld(kept.iam)
             signing_in = sign_in(
                 folder,
                 members,
