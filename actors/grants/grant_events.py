@@ -25,6 +25,7 @@ class GrantIssued(_Event, frozen=True):
     generation: int = 0  # rotations before this one
     voids_last: bool = False  # the answer before this was lost: its tokens are void, as if they had not been given
     client: str = ""  # what the client calls itself, for those who look at their grants
+    resource: str = ""  # what its tokens are for, where tokens say that
 
 
 class GrantRevoked(_Event, frozen=True):

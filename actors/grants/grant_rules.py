@@ -54,6 +54,7 @@ class NewGrant:
     ends_ms: int | None = None  # e.g. of the room; None: `absolute_s` alone
     client: str = ""
     access_s: int | None = None  # None: as the limits have it
+    resource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ def issue(grants: Grants, wish: NewGrant, limits: GrantLimits, now_ms: int) -> D
         min(now_ms + 1000 * limits.refresh_s, ends_ms) if has_refresh else 0,
         ends_ms,
         client=wish.client,
+        resource=wish.resource,
     )
     return Decision((*(GrantRevoked(now_ms, grant.grant_id) for grant in surplus), issued))
 
@@ -139,6 +141,7 @@ def refresh(
         known.generation + 1,
         voids_last=is_again,
         client=known.client,
+        resource=known.resource,
     )
     return Decision((rotated,))
 

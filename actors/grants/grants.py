@@ -56,11 +56,20 @@ class Grant(msgspec.Struct, frozen=True):
     client: str
     spent_hash: bytes | None = None  # what the present pair was given for
     spent_at_ms: int = 0  # when that was shown for the first time
+    resource: str = ""
 
     @property
     def stands_until_ms(self) -> int:
         last_ms = self.access_ends_ms if self.refresh_hash is None else max(self.access_ends_ms, self.refresh_ends_ms)
         return min(last_ms, self.ends_ms)
+
+
+class KeptGrant(msgspec.Struct, frozen=True):
+    """A grant with every refresh token that it ever had, for the snapshot of a giver whose access tokens say themselves
+    what they are."""
+
+    grant: Grant
+    refresh_hashes: tuple[bytes, ...]
 
 
 class Grants:
@@ -101,6 +110,23 @@ class Grants:
 
     def __iter__(self) -> Iterator[Grant]:
         return iter(self._grants.values())
+
+    # ---- snapshots ---------------------------------------------------------------------------------------------------
+
+    def kept(self) -> tuple[KeptGrant, ...]:
+        hashes = self._refresh_hashes
+        return tuple(KeptGrant(grant, tuple(hashes.get(grant_id, ()))) for grant_id, grant in self._grants.items())
+
+    def restore(self, kept: Iterable[KeptGrant], seen_ms: int) -> None:
+        """Once, before any event."""
+        self.seen_ms = seen_ms
+        for one in kept:
+            grant = one.grant
+            self._grants[grant.grant_id] = grant
+            self._of_member.setdefault(grant.member_id, {})[grant.grant_id] = None
+            self._refresh_hashes[grant.grant_id] = list(one.refresh_hashes)
+            self._index.refresh.update(dict.fromkeys(one.refresh_hashes, (self._giver, grant.grant_id)))
+            self._plan(grant)
 
     # ---- what is there -----------------------------------------------------------------------------------------------
 
@@ -253,6 +279,7 @@ def _evolve(before: Grant | None, event: GrantIssued) -> Grant:
             event.ends_ms,
             event.generation,
             event.client,
+            resource=event.resource,
         )
     return msgspec.structs.replace(
         before,

@@ -31,10 +31,10 @@ from gateway.commands.reach import data_path
 from gateway.identity.node_lives import Wanted
 from gateway.identity.tokens import AnyScope, OperatorScope, Scope, TokenClass
 from gateway.main.data_folder import DataFolder, is_data_folder
+from gateway.main.public_base import is_loopback
 from gateway.main.server import Running, running, until_signalled
 from gateway.main.settings import PREFIX, Settings, SettingsError, load
 from gateway.observe.log_output import LogSettings, log_to
-from gateway.spaces.opening import is_loopback
 from schemas.manifest import NodeIdentity
 
 TENANT = "demo"

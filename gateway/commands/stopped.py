@@ -1,6 +1,9 @@
-"""Nodes of a gateway that does not run: the same rules on the same log, in its folder, which nobody else holds."""
+"""Nodes and members of a gateway that does not run: the same rules on the same log, in its folder, which nobody else
+holds."""
 
+import os
 import sqlite3
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -9,6 +12,8 @@ from ulid import ULID
 
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import StoreFailedError, UnreadableError
+from actors.member.members import Members
+from actors.member.settings import MemberSettings
 from actors.supervision.supervisor import Supervisor
 from gateway.api.node_list import NodeList
 from gateway.commands.parsing import CommandError
@@ -34,6 +39,24 @@ def on_nodes(folder: DataFolder, act: Callable[[NodeLives, NodeList], Awaitable[
             nodes = NodeList(devices.register, devices.directory, lambda: now().wall_ms)
             return await act(lives, nodes)
 
+    return _run(folder, run)
+
+
+def on_members(folder: DataFolder, act: Callable[[Members], Awaitable[T]]) -> T:
+    """What `act` makes of them, by the limits that settings have where nothing is said. Raises CommandError."""
+
+    async def run() -> T:
+        async with await SqliteStore.open(folder.log_path) as store:
+            members = Members(
+                store, MemberSettings(), now, os.urandom, lambda: str(ULID()), lambda: f"agent_{uuid.uuid4()}"
+            )
+            await members.load()
+            return await act(members)
+
+    return _run(folder, run)
+
+
+def _run(folder: DataFolder, run: Callable[[], Awaitable[T]]) -> T:
     try:
         return trio.run(run)
     except (sqlite3.Error, StoreFailedError, UnreadableError) as error:

@@ -2,12 +2,15 @@
 
 A token that has been verified once is remembered, so that the next use costs a dictionary lookup; expiry and
 revocation are checked on every use all the same.
+
+A token from OAuth names its grant, `gid`. What it opens belongs to the grant: it outlives the token, and ends when
+whoever keeps grants says so. Where there are no grants of ours (tokens from elsewhere), the claim means nothing.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias
@@ -23,6 +26,7 @@ from schemas.registry import REGISTRY
 ALGORITHM = "EdDSA"
 TOKEN_CHARS_MAX: int = REGISTRY["node.wire.auth@2.2.0"].document["properties"]["token"]["maxLength"]
 VERIFIED_TOKENS_MAX = 10_000  # more in use: the one verified longest ago is verified again
+NEVER_MS = 2**53  # no clock says when
 
 _ULID = compile_ecma(REGISTRY["node.wire.envelope@2.2.0"].document["properties"]["msg_id"]["pattern"])
 _NODE_ID = compile_ecma(REGISTRY["manifest@1.0.0"].document["properties"]["node_id"]["pattern"])
@@ -98,12 +102,14 @@ class Principal:
     jti: str
     not_before_ms: int
     expires_at_ms: int
-    issued_at_ms: int = 2**53  # what has no date is not old
+    issued_at_ms: int = NEVER_MS  # what has no date is not old
+    gid: str | None = None  # the grant that the token is of
+    token_expires_at_ms: int = NEVER_MS  # of such a token, whose `expires_at_ms` is for what it opened: never
 
     @property
     def credential_id(self) -> str:
-        """What it opens belongs to the token."""
-        return self.jti
+        """What it opens belongs to the token, or to its grant, of which there will be others."""
+        return self.gid or self.jti
 
     @property
     def accounts(self) -> tuple[tuple[str, str]]:
@@ -125,6 +131,7 @@ class _Claims(msgspec.Struct, frozen=True):
     exp: _Seconds
     nbf: _Seconds = 0
     scope: str | msgspec.UnsetType = msgspec.UNSET
+    gid: str | msgspec.UnsetType = msgspec.UNSET
 
 
 # ---- keys ----------------------------------------------------------------------------------------------------------
@@ -185,12 +192,14 @@ class Issuer:
         jti: str,
         now_ms: int,
         life_s: int,
+        gid: str | None = None,
+        resource: str | None = None,
     ) -> str:
         """A signed token. `scopes=None` leaves the claim out. What no verifier would take is refused here, and so are
-        scopes that grant a class nothing, and an operator without any."""
+        scopes that grant a class nothing, and an operator without any. `resource` is an audience beside ours."""
         if not _SUBJECT_OF_CLASS[token_class].match(sub):
             raise ValueError(f"this sub is not one that a token of class {token_class} has")
-        if not TENANT.match(tenant) or not _ULID.search(jti) or life_s <= 0:
+        if not TENANT.match(tenant) or not _ULID.search(jti) or not _ULID.search(gid or jti) or life_s <= 0:
             raise ValueError("a token needs a tenant of 1 to 64 printable characters, a ULID as jti and a life")
         if not SCOPES_OF_CLASS[token_class].issuperset(scopes or ()):
             raise ValueError(f"a scope is not one of a token of class {token_class}")
@@ -198,7 +207,7 @@ class Issuer:
             raise ValueError("an operator token needs a scope")
         claims: dict[str, object] = {
             "iss": self._issuer,
-            "aud": self._audience,
+            "aud": self._audience if resource is None else [resource, self._audience],
             "sub": sub,
             "tenant": tenant,
             "token_class": token_class.value,
@@ -208,6 +217,8 @@ class Issuer:
         }
         if scopes is not None:
             claims["scope"] = " ".join(sorted(scopes))
+        if gid is not None:
+            claims["gid"] = gid
         try:
             msgspec.convert(claims, _Claims)
         except msgspec.ValidationError:
@@ -234,15 +245,25 @@ class Verifier:
         self._revoked = set(revoked)
         self._verified: dict[str, Principal] = {}
         self._verified_tokens_max = verified_tokens_max
+        self._grants: Container[str] | None = None
+        self._is_our_resource: Callable[[str], bool] = lambda _: False
+
+    def know_grants(self, standing: Container[str], is_our_resource: Callable[[str], bool]) -> None:
+        """From here on the grants of tokens are ours: one that is not among these has ended, and a token of a grant is
+        for us alone if every resource that it names is ours."""
+        self._grants = standing
+        self._verified.clear()
+        self._is_our_resource = is_our_resource
 
     def adopt(self, keys: Mapping[str, Ed25519PublicKey]) -> None:
         """From here on these keys count, and no others: what was verified by one that is gone is not remembered."""
         self._keys = keys
         self._verified.clear()
 
-    def revoke(self, jti: str) -> None:
-        """From here on every token with this id is refused. The set grows with what operators revoke, and only so."""
-        self._revoked.add(jti)
+    def revoke(self, token_id: str) -> None:
+        """From here on every token with this `jti` or `gid` is refused. The set grows with what operators revoke, and
+        only so."""
+        self._revoked.add(token_id)
 
     def verify(self, token: str | None, wanted: TokenClass, now_ms: int) -> Principal | TokenFault:
         if not token:
@@ -254,19 +275,27 @@ class Verifier:
                 return judged
             principal = judged
             self._remember(token, principal)
+        if now_ms >= principal.token_expires_at_ms:
+            return TokenFault.EXPIRED
         return self.still_good(principal, now_ms) or (
             principal if principal.token_class is wanted else TokenFault.WRONG_CLASS
         )
 
     def still_good(self, principal: Principal, now_ms: int) -> TokenFault | None:
-        """What time and revocation say of a principal: on every use, and for what it holds open."""
+        """What time and revocation say of a principal: on every use, and for what it holds open, which may be the
+        grant's and not the token's."""
         if principal.jti in self._revoked:
+            return TokenFault.REVOKED
+        if principal.gid is not None and self._is_over(principal.gid):
             return TokenFault.REVOKED
         if now_ms >= principal.expires_at_ms:
             return TokenFault.EXPIRED
         if now_ms < principal.not_before_ms:
             return TokenFault.NOT_YET_VALID
         return None
+
+    def _is_over(self, gid: str) -> bool:
+        return gid in self._revoked or (self._grants is not None and gid not in self._grants)
 
     def _remember(self, token: str, principal: Principal) -> None:
         if len(self._verified) >= self._verified_tokens_max:
@@ -297,15 +326,21 @@ class Verifier:
     def _principal(self, claims: _Claims) -> Principal | TokenFault:
         if claims.iss != self._issuer:
             return TokenFault.WRONG_ISSUER
-        if self._audience not in ([claims.aud] if isinstance(claims.aud, str) else claims.aud):
+        audiences = [claims.aud] if isinstance(claims.aud, str) else claims.aud
+        if self._audience not in audiences:
+            return TokenFault.WRONG_AUDIENCE
+        gid = None if claims.gid is msgspec.UNSET or self._grants is None else claims.gid
+        if gid is not None and not all(one == self._audience or self._is_our_resource(one) for one in audiences):
             return TokenFault.WRONG_AUDIENCE
         well_formed = (
             _SUBJECT_OF_CLASS[claims.token_class].match(claims.sub)
             and TENANT.match(claims.tenant)
             and _ULID.search(claims.jti)
+            and (gid is None or (_ULID.search(gid) and claims.token_class is TokenClass.AGENT_RUNTIME))
         )
         if not well_formed:
             return TokenFault.BAD_CLAIMS
+        expires_at_ms = int(claims.exp * 1000)
         return Principal(
             sub=claims.sub,
             tenant=claims.tenant,
@@ -313,6 +348,8 @@ class Verifier:
             scopes=None if claims.scope is msgspec.UNSET else frozenset(filter(None, claims.scope.split(" "))),
             jti=claims.jti,
             not_before_ms=int(claims.nbf * 1000),
-            expires_at_ms=int(claims.exp * 1000),
+            expires_at_ms=expires_at_ms if gid is None else NEVER_MS,
             issued_at_ms=int(claims.iat * 1000),
+            gid=gid,
+            token_expires_at_ms=NEVER_MS if gid is None else expires_at_ms,
         )

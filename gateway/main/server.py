@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
+from actors.member.members import Members
 from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -22,6 +24,7 @@ from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.api.actions import Actions
 from gateway.api.admin import Admin
+from gateway.api.admin_members import AdminMembers
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
 from gateway.api.admin_spaces import AdminSpaces
 from gateway.api.feature import api_feature
@@ -37,17 +40,17 @@ from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
-from gateway.identity.oauth.feature import oauth_feature
-from gateway.identity.oauth.passkey_sign_in import CeremonySignIn
+from gateway.identity.oauth.worlds import Worlds
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
-from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.feature import Feature
+from gateway.main.public_base import PublicBase, is_known
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
+from gateway.main.sign_in import sign_in
 from gateway.mcp.binding import Binding
 from gateway.mcp.disabled import disabled_feature
 from gateway.mcp.endpoint import McpEndpoint
@@ -68,7 +71,7 @@ from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import counts_bodies, ends_feature, spaces_feature
 from gateway.spaces.iam_passkeys import passkeys_at
 from gateway.spaces.oauth_world import SpaceWorld
-from gateway.spaces.opening import PublicBase, join_iam, opened_spaces
+from gateway.spaces.opening import join_iam, opened_spaces
 from gateway.spaces.room_entrance import RoomEntrance
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
@@ -101,6 +104,7 @@ class Running:
     spaces: EchoSpaces | None  # where they are on
     base: Callable[[], str] | None  # of links to spaces
     rooms: Rooms | None  # of spaces
+    members: Members | None  # of tenants; None where tokens come from elsewhere
 
     @property
     def http_url(self) -> str:
@@ -138,7 +142,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     policy = PolicySource.open(settings.governance)
     token_keys = TokenKeys.open(settings.access)
     scheme = "http" if http_tls is None else "https"
-    base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if settings.echo.enabled else None
+    has_base = settings.echo.enabled or is_known(settings.http.public_url, http.host)
+    base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if has_base else None
     mint, now_here = Mint(os.urandom), now_of_this_run()
     space_counts = SpaceCounts()
 
@@ -188,28 +193,42 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             rooms = None
             if spaces is not None:
                 rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
-            sign_in_base: Callable[[], str] | None = None  # of the authorization server, where one runs
+            members = None
+            if token_keys is None:
+                members = Members(
+                    store, settings.members, now_here, os.urandom, new_id, lambda: f"agent_{uuid.uuid4()}"
+                )
+                await members.load()
+            limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
+            ceremonies = Ceremonies(limits)
+            space_world: Worlds | None = None
+
+            def is_of_fleet(credential_id: bytes) -> bool:
+                return members is not None and members.of_passkey(credential_id) is not None
+
             echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
             if kept is not None and spaces is not None and rooms is not None and base is not None:
                 join_iam(kept.iam, spaces, rooms)
                 admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
-                ceremonies = Ceremonies(limits)
-                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s)
+                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s, is_of_fleet)
                 has_mcp = settings.mcp.enabled
                 routes = spaces_feature(
                     spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
                 )
                 echo_features = (*echo_features, routes, entrance.feature)
-                if passkeys is not None and has_mcp:
-                    sign_in_base = base
-                    world = SpaceWorld(kept.iam)
-                    sign_in = CeremonySignIn(ceremonies, passkeys.party, world, now_here)
-                    oauth = oauth_feature(
-                        world, sign_in, settings.oauth, base, base.local, echo_key, PASSKEY_SCRIPT, now_here
-                    )
-                    echo_features = (*echo_features, oauth)
+                space_world = None if passkeys is None else SpaceWorld(kept.iam)
+            signing_in = sign_in(
+                folder,
+                members,
+                space_world,
+                ceremonies,
+                settings.oauth,
+                base,
+                new_id,
+                now_here,
+                has_mcp=settings.mcp.enabled,
+            )
             # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.
             kinds = [kind for feature in echo_features for kind in feature.session_kinds]
             sessions = Sessions(settings.mcp.session_limits)
@@ -227,7 +246,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     settings.http.public_url,
                     kinds if view is NAMED else (),
                     # Of your own issuer's tokens, which the views take and nothing else, we can give none.
-                    sign_in_base=sign_in_base if view is NAMED or token_keys is None else None,
+                    sign_in_base=base if signing_in.issues_for(view.path) else None,
                     logs=settings.log.mcp,
                 )
 
@@ -246,9 +265,17 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 started_s=now_here().wall_ms / 1000,
             )
 
-            def revoke(token_id: str) -> None:
+            def end_opened(credential_id: str) -> None:
                 for feature in features:
-                    feature.revoke(token_id)
+                    feature.revoke(credential_id)
+
+            def revoke(token_id: str) -> None:
+                if members is not None:
+                    members.end_soon(token_id)  # if it is a grant
+                end_opened(token_id)
+
+            if members is not None:
+                members.on_grant_end.append(end_opened)
 
             since_ms = folder.operators_since_ms
             operators = Operators(folder.verifier, now_here, since_ms)
@@ -256,7 +283,10 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             ledgers = devices.ledgers
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
             actions = Actions(operators, audit, now_here)
-            more = [AdminNodes(actions, lives, node_list).routes]
+            more = [
+                AdminNodes(actions, lives, node_list).routes,
+                AdminMembers(actions, members, signing_in.fleet_off, base).routes,
+            ]
             if spaces is not None and rooms is not None:
                 more.append(AdminSpaces(actions, spaces, rooms).routes)
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more).routes
@@ -278,6 +308,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     service=settings.echo.service_name,
                 ),
                 *echo_features,
+                *signing_in.features,
             )
             for feature in features:
                 feature.start(supervisor)
@@ -329,8 +360,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 "ws" if device_tls is None else "wss",
                 operators_at,
                 spaces,
-                base,
+                base if spaces is not None else None,
                 rooms,
+                members,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)

@@ -10,6 +10,7 @@
     [door]      limits of the HTTP door             (gateway/net/http1/settings.py)
     [access]    jwks = "keys.json"                  (gateway/identity/settings.py)
     [oauth]     sign-in of MCP clients              (gateway/identity/oauth/settings.py)
+    [members]   people who sign agents in           (actors/member/settings.py)
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
@@ -31,6 +32,7 @@ from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
+from actors.member.settings import MemberSettings
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
 from gateway.calls.upstreams.settings import UpstreamSettings
@@ -121,6 +123,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     door: DoorLimits = msgspec.field(default_factory=DoorLimits)
     access: AccessSettings = msgspec.field(default_factory=AccessSettings)
     oauth: OAuthSettings = msgspec.field(default_factory=OAuthSettings)
+    members: MemberSettings = msgspec.field(default_factory=MemberSettings)
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     echo: EchoSettings = msgspec.field(default_factory=EchoSettings)

@@ -140,6 +140,7 @@ class Binding:
         with translated():
             if watch is None:
                 raise too_many_listeners()
+            watch.principal = _principal(ctx)  # of a grant, a newer token than the one that opened the session
             await self._watches.subscribe(watch, str(params.uri))
         return types.EmptyResult()
 

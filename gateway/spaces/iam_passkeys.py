@@ -5,6 +5,7 @@ count is kept, and that no two members have one passkey, is for whoever records 
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 
@@ -32,11 +33,14 @@ class VerifiedPasskeys:
         party: Callable[[], RelyingParty],
         find: Callable[[bytes], KnownPasskey | None],
         now_s: Callable[[], float],
+        is_known_elsewhere: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
+        """`is_known_elsewhere`: whether a credential is of a world beside spaces."""
         self.party = party
         self._ceremonies = ceremonies
         self._find = find
         self._now_s = now_s
+        self._is_known_elsewhere = is_known_elsewhere
 
     def begin_registration(
         self, asker: Asker, realm: str, user: PasskeyUser, known: Sequence[bytes], context: object
@@ -74,8 +78,8 @@ class VerifiedPasskeys:
             return EchoError.UNAUTHORIZED
         known = self._find(response.credential_id)
         proved = authenticate(self.party(), taken, response, None if known is None else _credential(known))
-        if proved is PasskeyFault.CREDENTIAL_UNKNOWN:
-            return EchoError.NOT_FOUND
+        if proved is PasskeyFault.CREDENTIAL_UNKNOWN and not self._is_known_elsewhere(response.credential_id):
+            return EchoError.NOT_FOUND  # the page has it forgotten
         if isinstance(proved, PasskeyFault) or known is None:
             return EchoError.UNAUTHORIZED
         return SignedIn(known, proved.sign_count)
@@ -89,7 +93,11 @@ def _credential(known: KnownPasskey) -> KnownCredential:
 
 
 def passkeys_at(
-    base: Callable[[], str], ceremonies: Ceremonies, iam: SpaceIam, now_s: Callable[[], float]
+    base: Callable[[], str],
+    ceremonies: Ceremonies,
+    iam: SpaceIam,
+    now_s: Callable[[], float],
+    is_known_elsewhere: Callable[[bytes], bool] = lambda _: False,
 ) -> VerifiedPasskeys | None:
     """None, and a word to the operator, where no browser makes passkeys for BASE, as for an IP address."""
     try:
@@ -97,4 +105,9 @@ def passkeys_at(
     except UnfitBaseError as error:
         log.warning("passkeys_unavailable", reason=str(error))
         return None
-    return VerifiedPasskeys(ceremonies, lambda: RelyingParty.of(base()), iam.find_passkey, now_s)
+    party = partial(_party, base)
+    return VerifiedPasskeys(ceremonies, party, iam.find_passkey, now_s, is_known_elsewhere)
+
+
+def _party(base: Callable[[], str]) -> RelyingParty:
+    return RelyingParty.of(base())

@@ -1,9 +1,8 @@
-"""The spaces of a data folder, opened for as long as a gateway runs, and the address that is written into their links.
+"""The spaces of a data folder, opened for as long as a gateway runs.
 
 DATA/spaces.sqlite, DATA/spaces/      what is in them, sealed: `actors/space/sqlite_space_store.py`
 """
 
-import ipaddress
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -18,7 +17,6 @@ from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
 from actors.space.sqlite_space_store import DATABASE, SqliteSpaceStore
 from actors.space.token_seal import TokenSeal
-from gateway.main.settings import SettingsError
 from gateway.spaces.settings import EchoSettings
 
 
@@ -63,32 +61,3 @@ def join_iam(iam: SpaceIam, spaces: EchoSpaces, rooms: Rooms) -> None:
     iam.on_grant_end.append(rooms.end_grant)
     iam.on_iam.append(rooms.expel)
     rooms.iam_of = iam.of_room
-
-
-class PublicBase:
-    """How clients reach this gateway, without a slash at its end: as the operator says, or on this very machine."""
-
-    def __init__(self, public_url: str | None, host: str, port: int, scheme: str) -> None:
-        """`port` is 0 until the gateway listens, if it is to pick one."""
-        self.port = port
-        self._public_url = public_url
-        self._scheme = scheme
-        if public_url is None and not is_loopback(host):
-            raise SettingsError(
-                "echo.enabled needs http.public_url, such as https://gw.example: links to spaces are made of it, and "
-                "http.listen is not an address of this machine alone"
-            )
-
-    def __call__(self) -> str:
-        return self._public_url or self.local()
-
-    def local(self) -> str:
-        """How clients on this very machine reach it."""
-        return f"{self._scheme}://localhost:{self.port}"
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"

@@ -110,7 +110,7 @@ class Subscriptions:
         interval = REGISTRY[tool.input_id].document["properties"]["interval_ms"]
         interval_ms = int(admitted.arguments.get("interval_ms", interval["default"]))
         expires_s = now.mono_s + (principal.expires_at_ms - now.wall_ms) / 1000
-        subscriber = Subscriber(principal.tenant, principal.sub, principal.jti, expires_s)
+        subscriber = Subscriber(principal.tenant, principal.sub, principal.credential_id, expires_s)
         seat = await self.streams.seat(subscriber, (tool.target.node_id, tool.name, interval_ms))
         if isinstance(seat, Failed):
             return No.because(seat)

@@ -10,9 +10,9 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from gateway.main.data_folder import FolderInUseError
+from gateway.main.public_base import PublicBase
 from gateway.main.server import Running, running
 from gateway.main.settings import SettingsError, load
-from gateway.spaces.opening import PublicBase
 from tests.actors.space.shelves import SqliteShelf
 from tests.gateway.api.live import Answer, Client
 
