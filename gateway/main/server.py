@@ -207,7 +207,15 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     world = SpaceWorld(kept.iam)
                     sign_in = CeremonySignIn(ceremonies, passkeys.party, world, now_here)
                     oauth = oauth_feature(
-                        world, sign_in, settings.oauth, base, base.local, echo_key, PASSKEY_SCRIPT, now_here
+                        world,
+                        sign_in,
+                        settings.oauth,
+                        base,
+                        base.local,
+                        echo_key,
+                        PASSKEY_SCRIPT,
+                        now_here,
+                        logs=settings.log.mcp,
                     )
                     echo_features = (*echo_features, oauth)
             # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.

@@ -164,6 +164,9 @@ async def test_no_secret_of_a_whole_flow_is_in_a_log_line_a_metric_an_error_or_a
     everywhere = "\n".join([json.dumps(logs, default=str), caplog.text, out.out, out.err, *said])
     assert any(line["event"] == "mcp" for line in logs)
     assert any(line["event"] == "space_call" for line in logs)
+    of_sign_in = [(line["http_method"], line["route"], line["outcome"]) for line in logs if line["event"] == "oauth"]
+    assert ("GET", "/oauth/authorize", "answered") in of_sign_in
+    assert ("POST", "/oauth/token", "refused") in of_sign_in
     assert [secret for secret in marked if secret and secret in everywhere] == []
     kept |= files_in(tmp_path)
     assert [
