@@ -21,9 +21,9 @@ _MCP = Template((_FOLDER / "description_mcp.md").read_text().rstrip())
 _NO_MCP = "MCP is switched off on this instance: `/mcp` answers 503 `mcp_disabled`."
 _SIGN_IN = Template(
     "In a space with\n"
-    "IAM, send an access token of a member (`ea_…`) instead. A client that has none learns from the 401 where members sign\n"
-    "in with a passkey: `resource_metadata` names the authorization server, `$base/oauth`. `tools/list` shows what the\n"
-    "scopes allow."
+    "IAM, send an access token of a member (`ea_…`) instead. A client that has none learns from the 401 where members\n"
+    "sign in with a passkey: `resource_metadata` names the authorization server, `$base/oauth`. `tools/list` shows\n"
+    "what the scopes allow."
 )
 _NO_SIGN_IN = "OAuth and\npasskeys are not offered on this instance."
 _PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
