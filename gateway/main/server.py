@@ -228,6 +228,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 new_id,
                 now_here,
                 has_mcp=settings.mcp.enabled,
+                logs=settings.log.mcp,
             )
             # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.
             kinds = [kind for feature in echo_features for kind in feature.session_kinds]

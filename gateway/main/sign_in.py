@@ -15,7 +15,7 @@ from actors.member.members import Members
 from actors.node.moment import Moment
 from gateway.identity.members.feature import join_feature, members_feature
 from gateway.identity.members.fleet_world import FleetWorld
-from gateway.identity.oauth.feature import disabled_oauth_feature, oauth_feature
+from gateway.identity.oauth.feature import oauth_feature
 from gateway.identity.oauth.joined_worlds import JoinedWorlds
 from gateway.identity.oauth.passkey_sign_in import CeremonySignIn
 from gateway.identity.oauth.resource_rules import MCP, Resources
@@ -74,9 +74,10 @@ def sign_in(
     now: Callable[[], Moment],
     *,
     has_mcp: bool,
+    logs: bool,
 ) -> SignIn:
     """`members` is None where tokens come from elsewhere, `space_world` where spaces are off or cannot have members,
-    `base` where nobody knows it."""
+    `base` where nobody knows it. `logs`: a line for each request of sign-in."""
     off = _fleet_off(members, base, has_mcp=has_mcp)
     if off is not None:
         log.info("fleet_sign_in_off", reason=off.word)
@@ -84,7 +85,7 @@ def sign_in(
     if members is not None:
         folder.verifier.know_grants(members.standing, partial(_is_ours, base))
     if not has_mcp:
-        return SignIn((*features, disabled_oauth_feature()), off)
+        return SignIn(features, off)
     kinds: dict[str, Worlds] = {}
     if members is not None and base is not None and off is None:  # asked first: nobody else's passkey may hide these
         kinds["fleet"] = FleetWorld(members, folder.issuer, folder.verifier, base, new_id, now)
@@ -98,7 +99,7 @@ def sign_in(
 
     worlds, key = JoinedWorlds(**kinds), folder.echo_key()
     passkeys = CeremonySignIn(ceremonies, party, worlds, now)
-    oauth = oauth_feature(worlds, passkeys, settings, base, base.local, key, PASSKEY_SCRIPT, now)
+    oauth = oauth_feature(worlds, passkeys, settings, base, base.local, key, PASSKEY_SCRIPT, now, logs=logs)
     if members is None or off is not None:
         return SignIn((*features, oauth), off, has_server=True)
     join = join_feature(members, worlds, ceremonies, party, settings, base, PASSKEY_SCRIPT, now)

@@ -19,6 +19,13 @@ _PROMPT = Template((_FOLDER / "prompt.txt").read_text())
 _DESCRIPTION = Template((_FOLDER / "description.md").read_text())
 _MCP = Template((_FOLDER / "description_mcp.md").read_text().rstrip())
 _NO_MCP = "MCP is switched off on this instance: `/mcp` answers 503 `mcp_disabled`."
+_SIGN_IN = Template(
+    "In a space with\n"
+    "IAM, send an access token of a member (`ea_…`) instead. A client that has none learns from the 401 where members\n"
+    "sign in with a passkey: `resource_metadata` names the authorization server, `$base/oauth`. `tools/list` shows\n"
+    "what the scopes allow."
+)
+_NO_SIGN_IN = "OAuth and\npasskeys are not offered on this instance."
 _PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
 _ENCRYPTED = Template(
     "Encryption is on: values and message data must be JWE compact strings (alg dir, enc A256GCM, random 96-bit IV).\n"
@@ -72,10 +79,13 @@ class FileDocument(TypedDict):
 
 
 class Documents:
-    def __init__(self, settings: EchoSettings, base: Callable[[], str], *, has_mcp: bool = True) -> None:
+    def __init__(
+        self, settings: EchoSettings, base: Callable[[], str], *, has_mcp: bool = True, has_sign_in: bool = False
+    ) -> None:
         self._settings = settings
         self._base = base
         self._has_mcp = has_mcp
+        self._has_sign_in = has_sign_in
 
     def info(self, space: Space, token: str) -> SpaceInfo:
         """For whoever has the token: it is repeated in it."""
@@ -132,7 +142,8 @@ class Documents:
 
     def description(self) -> str:
         values = self._values()
-        mcp = _MCP.substitute(values) if self._has_mcp else _NO_MCP
+        sign_in = _SIGN_IN.substitute(values) if self._has_sign_in else _NO_SIGN_IN
+        mcp = _MCP.substitute(values, sign_in=sign_in) if self._has_mcp else _NO_MCP
         return _DESCRIPTION.substitute(values, mcp=mcp)
 
     def _values(self) -> dict[str, object]:

@@ -50,7 +50,8 @@ def spaces_feature(
 
     Without `passkeys` nobody can become a member, so IAM stays off.
     """
-    documents, shares = Documents(settings, base, has_mcp=has_mcp), UploadShares(settings)
+    documents = Documents(settings, base, has_mcp=has_mcp, has_sign_in=passkeys is not None)
+    shares = UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
     kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)
     more: dict[tuple[str, bool], Methods] = {

@@ -10,20 +10,18 @@ from gateway.identity.oauth.answers import form_at
 from gateway.identity.oauth.authorize_routes import AuthorizeRoutes
 from gateway.identity.oauth.authorize_rules import Terms
 from gateway.identity.oauth.code_rules import Codes
-from gateway.identity.oauth.documents import ISSUER_PATH, SERVER_DOCUMENT, ServerDocument
+from gateway.identity.oauth.documents import ISSUER_PATH, ServerDocument
 from gateway.identity.oauth.offer_rules import Offers
 from gateway.identity.oauth.registration import ClientIds
+from gateway.identity.oauth.request_log import logged
 from gateway.identity.oauth.resource_rules import Resources
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.oauth.token_routes import TokenRoutes
 from gateway.identity.oauth.worlds import PasskeySignIn, Worlds
 from gateway.main.feature import Feature
-from gateway.net.echo_answers import refuse
-from gateway.net.exchange import Exchange
 from gateway.net.rates import Rate
-from gateway.net.router import ANY
+from gateway.net.router import Routes
 from gateway.pages.assets import Assets
-from schemas.echo.errors import EchoError
 
 
 def oauth_feature(
@@ -35,10 +33,13 @@ def oauth_feature(
     key: bytes,
     passkey_script: Path,
     now: Callable[[], Moment],
+    *,
+    logs: bool = False,
 ) -> Feature:
     """`base` is how clients reach this gateway, `local` the same on this machine; both are asked once it listens.
 
     `key` is the gateway's, of 32 bytes, for ids of registered clients. `passkey_script` is the module `passkey.js`.
+    `logs`: a line for every request.
     """
     clients, requests = ClientIds(key), Rate(settings.requests_burst, settings.requests_per_s)
     codes = Codes(settings.code_s, settings.used_code_s, settings.codes_max, os.urandom)
@@ -51,19 +52,10 @@ def oauth_feature(
         issuer = base() + ISSUER_PATH
         return Terms(issuer, resources(), clients, settings.redirect_schemes, settings.redirect_hosts)
 
-    routes = {
+    routes: Routes = {
         **ServerDocument(base, settings.registration).routes,
         **AuthorizeRoutes(passkeys, codes, offers, terms, requests, settings, now).routes,
         **TokenRoutes(worlds, codes, clients, resources, requests, settings, now).routes,
-        **Assets(ASSETS, STATIC, passkey_script).routes,
     }
-    return Feature(routes, refusal_form=form_at)
-
-
-def disabled_oauth_feature() -> Feature:
-    """The same paths, where there is no `/mcp` to sign in for."""
-
-    async def answer_disabled(exchange: Exchange) -> None:
-        await refuse(exchange, EchoError.MCP_DISABLED)
-
-    return Feature(dict.fromkeys((SERVER_DOCUMENT, f"{ISSUER_PATH}/*"), (ANY, answer_disabled)), refusal_form=form_at)
+    assets = Assets(ASSETS, STATIC, passkey_script).routes
+    return Feature({**(logged(routes) if logs else routes), **assets}, refusal_form=form_at)

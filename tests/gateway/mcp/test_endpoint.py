@@ -71,6 +71,8 @@ async def test_public_url_is_a_host_an_origin_and_the_resource(tmp_path: Path) -
         (body,) = client.modern_request("tools/list")
         assert (await client.post(body, host="gw.example", origin="https://gw.example")).status_code == 200
         metadata = await client.http.get(f"http://{one.gateway.http}{METADATA}")
+        assert metadata.json()["resource"] == one.url, "as this client knows it"
+        metadata = await client.http.get(f"http://{one.gateway.http}{METADATA}", headers={"host": "gw.example"})
         assert metadata.json()["resource"] == "https://gw.example/mcp"
 
 

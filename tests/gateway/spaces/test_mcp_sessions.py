@@ -136,6 +136,10 @@ async def test_description_says_how_mcp_is_used_or_that_it_is_off() -> None:
         told = (await one.ask("GET", "/service/description")).body.decode()
     assert f"`{BASE}/mcp` speaks the Model Context Protocol" in told
     assert [name for name in ROOM_TOOLS if f"`{name}`" not in told] == []
+    assert "OAuth and\npasskeys are not offered" in told
+    offered = Documents(PLENTY, lambda: BASE, has_sign_in=True).description()
+    assert "not offered on this instance" not in offered
+    assert f"`{BASE}/oauth`" in offered
     off = Documents(PLENTY, lambda: BASE, has_mcp=False).description()
     assert "mcp_disabled" in off
     assert "echo_kv_get" not in off

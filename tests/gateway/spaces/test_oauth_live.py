@@ -129,3 +129,34 @@ async def test_without_passkeys_of_spaces_there_is_no_authorization_server(tmp_p
             for path in (SERVER_DOCUMENT, authorize_path()):
                 assert (await ask(gateway, request("GET", path))).status == 404
     assert (tmp_path / ECHO_KEY).exists() is more.get("echo.enabled", True)
+
+
+@pytest.mark.parametrize("view", ["/mcp", "/mcp/flat", "/mcp/fleet"])
+async def test_document_of_a_resource_is_that_of_the_contract_for_every_browser(tmp_path: Path, view: str) -> None:
+    path = f"/.well-known/oauth-protected-resource{view}"
+    of_space = (
+        "" if view != "/mcp" else '"echo.full","file_read","file_write","kv_read","kv_write","ws_read","ws_write",'
+    )
+    with trio.fail_after(PATIENCE_S):
+        async with running(settings_at(tmp_path, **{"http.public_url": "https://gw.example"})) as gateway:
+            for host, base in (("gw.example", "https://gw.example"), ("localhost:1", "http://localhost:1")):
+                answer = await ask(
+                    gateway, f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+                )
+                assert answer.body.decode() == (
+                    f'{{"resource":"{base}{view}","resource_name":"Heliograph",'
+                    '"authorization_servers":["https://gw.example/oauth"],'
+                    f'"scopes_supported":[{of_space}"tools:call:read_only","tools:call:reversible"],'
+                    '"bearer_methods_supported":["header"]}'
+                )
+                assert answer.headers["cache-control"] == "public, max-age=300"
+                assert answer.headers["access-control-allow-origin"] == "*"
+            assert (await ask(gateway, request("OPTIONS", path))).status == 204
+            assert (await ask(gateway, request("POST", path))).status == 405
+
+
+async def test_where_nobody_can_sign_in_no_document_names_a_server(tmp_path: Path) -> None:
+    with trio.fail_after(PATIENCE_S):
+        async with running(settings_at(tmp_path, **{"http.public_url": "https://192.0.2.1"})) as gateway:
+            resource = await ask(gateway, request("GET", RESOURCE_DOCUMENT))
+            assert (resource.status, "authorization_servers" in resource.json) == (200, False)

@@ -103,3 +103,13 @@ async def test_body_slower_than_its_pace_is_408(pace: BodyPace) -> None:
 
     async with site(app) as here, here.client() as client:
         assert (await late(client.ask, b"/")).code == "E_DEADLINE_EXCEEDED"
+
+
+async def test_route_that_sets_a_pace_may_say_the_form_whatever_its_path() -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        scope["extensions"][BODY_PACE](BodyPace(20.0, 1, 0.05), other_form)
+        await answer(send, await read_body(receive) or b"gone")
+
+    async with site(app, form_of=form_of) as here, here.client() as client:
+        told = await late(client.ask, b"/one")
+        assert (told.status, told.body) == (418, b"408")

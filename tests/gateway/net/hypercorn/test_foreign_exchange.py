@@ -171,6 +171,29 @@ async def test_body_with_a_pace_of_its_own_is_held_to_that(contexts: Contexts, p
         await here.idle()
 
 
+@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
+async def test_route_that_sets_a_pace_may_say_the_form_whatever_its_path(contexts: Contexts, protocol: str) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        said = (lambda status, _: Refused(418, (), b"%d" % status)) if scope["path"] == "/said" else None
+        scope["extensions"][BODY_PACE](BodyPace(20.0, 1, 0.05), said)
+        await answer(send, await read_body(receive) or b"gone")
+
+    server, trusts = contexts
+    async with site(app, DoorSettings(linger_s_max=0.2), tls=server) as here:
+        for path, status in (("/said", 418), ("/", 408)):
+            if protocol == "h2":
+                async with http2_client(here, trusts) as http2:
+                    stream_id = await http2.open(path)
+                    await http2.data(stream_id, b"some")
+                    assert (await http2.head(stream_id))[b":status"] == b"%d" % status
+            else:
+                async with here.tls_client(trusts) as client:
+                    head = b"POST %b HTTP/1.1\r\n%bContent-Length: 10\r\n\r\n"
+                    await client.send(head % (path.encode(), HOST) + b"some")
+                    assert (await client.response()).status == status
+        await here.idle()
+
+
 async def answer_first(scope: AsgiScope, receive: Receive, send: Send) -> None:
     await answer(send, b"early")
 
