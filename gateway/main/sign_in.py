@@ -65,13 +65,14 @@ def sign_in(
     ceremonies: Ceremonies,
     settings: OAuthSettings,
     base: PublicBase | None,
+    key: bytes,
     new_id: Callable[[], str],
     now: Callable[[], Moment],
     *,
     has_mcp: bool,
 ) -> SignIn:
     """`members` is None where tokens come from elsewhere, `space_world` where spaces are off or cannot have members,
-    `base` where nobody knows it."""
+    `base` where nobody knows it. `key` is the gateway's, for ids of registered clients."""
     off = _fleet_off(members, base, has_mcp=has_mcp)
     if off is not None:
         log.info("fleet_sign_in_off", reason=off.word)
@@ -91,7 +92,7 @@ def sign_in(
     def party() -> RelyingParty:
         return RelyingParty.of(base())
 
-    worlds, key = JoinedWorlds(**kinds), folder.echo_key()
+    worlds = JoinedWorlds(**kinds)
     passkeys = CeremonySignIn(ceremonies, party, worlds, now)
     oauth = oauth_feature(worlds, passkeys, settings, base, base.local, key, PASSKEY_SCRIPT, now)
     if members is None or off is not None:
