@@ -77,11 +77,12 @@ class AdminMembers:
         self._members = members
         self._off = off
         self._base = base
-        scope = OperatorScope.TOKENS_MINT
         self.routes: OperatorRoutes = {
-            "/admin/members": actions.look(scope, self._page),
-            "/admin/members/invite": actions.action("member_invite", scope, InviteWish, self._invite),
-            "/admin/members/revoke": actions.action("member_revoke", scope, _Revoke, self._revoke),
+            "/admin/members": actions.look(OperatorScope.TOKENS_MINT, self._page),
+            "/admin/members/invite": actions.action(
+                "member_invite", OperatorScope.TOKENS_MINT, InviteWish, self._invite
+            ),
+            "/admin/members/revoke": actions.action("member_revoke", OperatorScope.TOKENS_MINT, _Revoke, self._revoke),
         }
 
     async def _page(self, exchange: Exchange) -> Mapping[str, Any] | None:

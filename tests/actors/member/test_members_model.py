@@ -48,7 +48,22 @@ class Model:
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            "invite again keep join join issue issue refresh refresh refresh revoke end restart wait".split()
+            [
+                "invite",
+                "again",
+                "keep",
+                "join",
+                "join",
+                "issue",
+                "issue",
+                "refresh",
+                "refresh",
+                "refresh",
+                "revoke",
+                "end",
+                "restart",
+                "wait",
+            ]
         ),
         st.integers(0, 7),
         st.sampled_from([0.0, 1.0, 29.0, 31.0, 600.0, 3_600.0, DAY_S - 1.0, 20.0 * DAY_S, 31.0 * DAY_S]),
