@@ -130,6 +130,25 @@ async def test_refreshed_token_keeps_session_and_stream_and_revoking_the_member_
         assert (await person.consent()) == {"status": "404"}, "its passkey is nobody's"
 
 
+async def test_session_and_its_stream_outlive_the_token_that_opened_them(tmp_path: Path) -> None:
+    async with site(tmp_path, **PLENTY, members__access_s=2) as one:
+        _, person = await member_of(one.gateway, tenant=TENANT)
+        first = (await person.sign_in())["access_token"]
+        async with one.client(first) as client:
+            await client.initialize()
+            async with client.news() as news:
+                while (await call(one, first)).status_code == 200:  # noqa: ASYNC110  # nothing tells the end of a token
+                    await trio.sleep(0.05)
+                status = 401
+                while status == 401:  # a slow machine may take longer than a token lives
+                    client.http.headers["authorization"] = f"Bearer {(await person.refresh()).json()['access_token']}"
+                    status = (await client.post(client.request("tools/list", {}))).status_code
+                assert status == 200
+                await one.start_node()
+                with trio.fail_after(20):
+                    assert (await news.receive())["method"].endswith("list_changed")
+
+
 async def test_grant_is_revoked_by_its_id_as_a_token_is(tmp_path: Path) -> None:
     async with site(tmp_path, **PLENTY) as one:
         _, person = await member_of(one.gateway, tenant=TENANT)
