@@ -79,6 +79,8 @@ def sign_in(
     features: tuple[Feature, ...] = () if members is None else (members_feature(members),)
     if members is not None:
         folder.verifier.know_grants(members.standing, partial(_is_ours, base))
+        for grant_id in filter(folder.verifier.is_revoked, list(members.standing)):  # while no gateway ran
+            members.end_soon(grant_id)
     if not has_mcp:
         return SignIn((*features, disabled_oauth_feature()), off)
     kinds: dict[str, Worlds] = {}

@@ -166,6 +166,18 @@ async def test_grant_is_revoked_by_its_id_as_a_token_is(tmp_path: Path) -> None:
         assert (await person.sign_in())["scope"] == READ, "the member is there"
 
 
+async def test_grant_that_was_revoked_while_no_gateway_ran_is_over_at_the_next_start(tmp_path: Path) -> None:
+    async with site(tmp_path, **PLENTY) as one:
+        _, person = await member_of(one.gateway, tenant=TENANT)
+        gid = claims((await person.sign_in())["access_token"])["gid"]
+    assert await trio.to_thread.run_sync(main, ["token", "revoke", gid, "--data", str(tmp_path / "data")]) == 0
+    async with site(tmp_path, **PLENTY) as one:
+        person.comes_to(one.gateway)
+        assert (await person.refresh()).json()["error"] == "invalid_grant"
+        (shown,) = (await operate(one.gateway, "GET", "/admin/members")).json()["members"]
+        assert shown["passkeys"] == 1
+
+
 async def test_code_that_is_used_twice_and_a_spent_refresh_token_end_the_grant(tmp_path: Path) -> None:
     async with site(tmp_path, **PLENTY) as one:
         _, person = await member_of(one.gateway, tenant=TENANT)
