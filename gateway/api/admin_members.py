@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import msgspec
 
 from actors.grants.grants import Grant
+from actors.member.given import Invited
 from actors.member.member_events import Member
 from actors.member.member_rules import LABEL_CHARS_MAX, Trouble
-from actors.member.members import Invited, Members
+from actors.member.members import Members
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
 from gateway.api.pages import refuse_page, wanted_limit
 from gateway.identity.tokens import TENANT, OperatorScope, Principal

@@ -4,8 +4,9 @@ import itertools
 from dataclasses import dataclass, field
 
 from actors.log.memory_store import MemoryDisk, MemoryStore
+from actors.member.given import Invited, Issued
 from actors.member.member_events import Passkey
-from actors.member.members import Invited, Issued, Members
+from actors.member.members import Members
 from actors.member.settings import MemberSettings
 from actors.node.moment import Moment
 from schemas.ulids import Mint

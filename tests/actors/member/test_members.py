@@ -7,9 +7,10 @@ import trio
 
 from actors.grants.grant_rules import GrantFault
 from actors.log.memory_store import MemoryStore
+from actors.member.given import Invited, Issued
 from actors.member.member_events import Member
 from actors.member.member_rules import Trouble
-from actors.member.members import SNAPSHOT_EVENTS, Invited, Issued, stream_of
+from actors.member.members import SNAPSHOT_EVENTS, stream_of
 from actors.member.settings import MemberSettings
 from tests.actors.member.people import (
     CHANGE,

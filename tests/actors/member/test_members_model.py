@@ -6,7 +6,8 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.member.members import Invited, Issued, Members
+from actors.member.given import Invited, Issued
+from actors.member.members import Members
 from tests.actors.member.people import DAY_S, READ, Town, passkey
 
 OVERLAP_S, IDLE_S, WHOLE_S, INVITE_S = 30, 30 * DAY_S, 90 * DAY_S, DAY_S
