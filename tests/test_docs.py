@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from actors.member.settings import MemberSettings
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
 from gateway.calls.upstreams.settings import UpstreamSettings
@@ -105,6 +106,7 @@ SETTINGS_OF = {
     "door": DoorSettings,
     "access": AccessSettings,
     "oauth": OAuthSettings,
+    "members": MemberSettings,
     "governance": GovernanceSettings,
     "upstreams": UpstreamSettings,
     "echo": EchoSettings,

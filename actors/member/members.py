@@ -9,9 +9,7 @@ Access tokens are made by others, from what `Issued` says; `standing` is what th
 answering requests is for others too.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import structlog
@@ -20,9 +18,9 @@ import trio
 from actors.grants import grant_rules
 from actors.grants.grant_events import GrantIssued
 from actors.grants.grant_rules import GrantFault
-from actors.grants.grants import Grant, TokenIndex
 from actors.log.store import Appended, LogStore, OpenItem, Part, UnreadableError
 from actors.member import member_rules
+from actors.member.given import Invited, Issued
 from actors.member.member_events import (
     Event,
     Member,
@@ -36,6 +34,7 @@ from actors.member.member_events import (
     encode,
 )
 from actors.member.member_rules import Decision, Invitation, MemberState, Trouble
+from actors.member.roll import Entry, Roll
 from actors.member.settings import MemberSettings
 from actors.node.moment import Moment
 from actors.space.space_clock import forward_only
@@ -55,33 +54,6 @@ def stream_of(member_id: str) -> str:
     return f"member/{member_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Invited:
-    member: Member
-    invite: str = field(repr=False)
-    ends_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """What an access token is to say, and the refresh token that goes with it."""
-
-    member: Member
-    grant_id: str
-    scopes: frozenset[str]
-    life_s: int
-    resource: str
-    refresh_token: str = field(repr=False)
-
-
-@dataclass(slots=True, eq=False)
-class _Entry:
-    state: MemberState
-    turn: trio.Lock = field(default_factory=trio.Lock)
-    planned_ms: int | None = None  # when to look whether a grant of it is over
-    events: int = 0  # since its snapshot
-
-
 class Members:
     def __init__(
         self,
@@ -92,23 +64,19 @@ class Members:
         new_id: Callable[[], str],
         new_agent_id: Callable[[], str],
     ) -> None:
-        self.on_grant_end: list[Callable[[str], None]] = []
-        self.standing: set[str] = set()
-        """The ids of all grants that are not over. Not a copy."""
         self.settings = settings
         self._store = store
         self._now = forward_only(now)
         self._random = random
         self._new_id = new_id
         self._new_agent_id = new_agent_id
-        self._index = TokenIndex()
-        self._entries: dict[str, _Entry] = {}
-        self._member_of: dict[bytes, str] = {}  # by credential, those being written included
-        self._invited: dict[bytes, str] = {}  # members, by the hash of their invitation
-        self._giver: dict[str, str] = {}  # members, by the id of a standing grant
-        self._due: list[tuple[int, str]] = []  # when to look at which member, the soonest first
-        self._unreadable: set[str] = set()
-        self._ending: dict[str, None] = {}  # grants that operators have revoked by their id, to be written
+        roll = self._roll = Roll(self._now_ms)
+        self.on_grant_end, self.end_what_is_over = roll.on_grant_end, roll.end_what_is_over
+        self.find, self.of_passkey, self.of_invite, self.grants_of = (
+            roll.find, roll.of_passkey, roll.of_invite, roll.grants_of,
+        )  # fmt: skip
+        self.standing = roll.standing
+        """The ids of all grants that are not over. Not a copy."""
         self._news = trio.Event()
 
     async def load(self) -> None:
@@ -118,49 +86,27 @@ class Members:
                 await self._load(item.key)
             except (msgspec.MsgspecError, UnreadableError) as error:  # that member's trouble alone: nobody signs in
                 log.error("member_unreadable", member_id=item.key, causes=report(error))
-                self._unreadable.add(item.key)
+                self._roll.unreadable.add(item.key)
 
     async def _load(self, member_id: str) -> None:
         loaded = await self._store.load(stream_of(member_id))
         snapshot = None if loaded.snapshot is None else decode_snapshot(loaded.snapshot.data)
         events = [decode(recorded.data) for recorded in loaded.events]
-        entry = _Entry(MemberState(member_id, self._index), events=len(events))
+        entry = Entry(MemberState(member_id, self._roll.index), events=len(events))
         if snapshot is not None:
             entry.state.restore(snapshot)
         for event in events:
             entry.state.apply(event)
         entry.state.grants.resume(0, self._now_ms())
-        self._entries[member_id] = entry
-        self._learn(member_id, entry)
+        self._roll.entries[member_id] = entry
+        self._roll.learn(member_id, entry)
 
     def __len__(self) -> int:
-        return len(self._entries) + len(self._unreadable)
+        return len(self._roll)
 
     def __iter__(self) -> Iterator[Member]:
         """In the order of their ids, and so of their invitations."""
-        members = (self._entries[member_id].state.member for member_id in sorted(self._entries))
-        return (member for member in members if member is not None)
-
-    # ---- who is it? --------------------------------------------------------------------------------------------------
-
-    def find(self, member_id: str) -> Member | None:
-        entry = self._entries.get(member_id)
-        return None if entry is None else entry.state.member
-
-    def of_passkey(self, credential_id: bytes) -> Member | None:
-        member = self.find(self._member_of.get(credential_id, ""))
-        return member if member is not None and member.passkey(credential_id) is not None else None
-
-    def of_invite(self, invite: str) -> Member | None:
-        """Whom this secret invites, now."""
-        invite_hash = credential_hash(invite)
-        member = self.find(self._invited.get(invite_hash, ""))
-        return member if member_rules.is_invited(member, invite_hash, self._now_ms()) else None
-
-    def grants_of(self, member_id: str) -> list[Grant]:
-        """Those that stand."""
-        entry = self._entries.get(member_id)
-        return [] if entry is None else entry.state.grants.of_member(member_id, self._now_ms())
+        return iter(self._roll)
 
     # ---- what operators do -------------------------------------------------------------------------------------------
 
@@ -168,18 +114,19 @@ class Members:
         member_id, invite = self._new_id().lower(), credential(CLAIM, self._random(SECRET_BYTES))
         handle, agent_id = self._random(USER_HANDLE_BYTES), self._new_agent_id()
         wish = Invitation(member_id, tenant, agent_id, label, scopes, handle, credential_hash(invite), by)
-        members = len(self)
-        entry = self._entries[member_id] = _Entry(MemberState(member_id, self._index))  # it has its place from here on
+        members = len(self._roll)
+        entry = Entry(MemberState(member_id, self._roll.index))
+        self._roll.entries[member_id] = entry  # it has its place from here on
         decided = await self._record(
             member_id, entry, lambda now_ms: member_rules.invite(wish, members, self.settings, now_ms)
         )
         if entry.state.member is None:
-            self._entries.pop(member_id, None)
+            self._roll.entries.pop(member_id, None)
         return self._told(entry, decided, invite)
 
     async def invite_again(self, member_id: str, by: str, *, keeps_passkeys: bool = False) -> Invited | Trouble:
         """For a lost passkey, or for one more. Those that are lost, and the grants, are over at once."""
-        entry, invite = self._entries.get(member_id), credential(CLAIM, self._random(SECRET_BYTES))
+        entry, invite = self._roll.entries.get(member_id), credential(CLAIM, self._random(SECRET_BYTES))
         if entry is None:
             await trio.lowlevel.checkpoint()
             return Trouble.UNKNOWN_MEMBER
@@ -193,7 +140,7 @@ class Members:
         )
         return self._told(entry, decided, invite)
 
-    def _told(self, entry: _Entry, decided: Decision, invite: str) -> Invited | Trouble:
+    def _told(self, entry: Entry, decided: Decision, invite: str) -> Invited | Trouble:
         if isinstance(decided, Trouble):
             return decided
         ends_ms = next(event.invite.ends_ms for event in _of(decided) if isinstance(event, MemberInvited))
@@ -201,9 +148,9 @@ class Members:
 
     async def revoke(self, member_id: str, by: str) -> Trouble | None:
         """For good: its passkeys, its invitation and its grants are over."""
-        if member_id in self._unreadable:
+        if member_id in self._roll.unreadable:
             return await self._strike(member_id)
-        entry = self._entries.get(member_id)
+        entry = self._roll.entries.get(member_id)
         if entry is None:
             await trio.lowlevel.checkpoint()
             return Trouble.UNKNOWN_MEMBER
@@ -215,14 +162,14 @@ class Members:
         answer = await self._store.append(Part(_ROLL, None, self._now_ms(), closed=(member_id,)))
         if not isinstance(answer, Appended):
             return Trouble.NOT_WRITTEN
-        self._unreadable.discard(member_id)
+        self._roll.unreadable.discard(member_id)
         return None
 
     def end_soon(self, grant_id: str) -> None:
         """An operator has revoked a grant by its id: it is over now, and `run` writes it."""
         if grant_id in self.standing:
             self.standing.discard(grant_id)
-            self._ending[grant_id] = None
+            self._roll.ending[grant_id] = None
             self._news.set()
 
     # ---- passkeys ----------------------------------------------------------------------------------------------------
@@ -230,14 +177,14 @@ class Members:
     async def join(self, invite: str, passkey: Passkey) -> Member | Trouble:
         """Its passkey has been verified. No two members have one."""
         invite_hash = credential_hash(invite)
-        member_id = self._invited.get(invite_hash, "")
-        entry = self._entries.get(member_id)
+        member_id = self._roll.invited.get(invite_hash, "")
+        entry = self._roll.entries.get(member_id)
         if entry is None:
             await trio.lowlevel.checkpoint()
             return Trouble.BAD_INVITE
 
         def decide(now_ms: int) -> Decision:
-            if passkey.credential_id in self._member_of:
+            if passkey.credential_id in self._roll.member_of:
                 return Trouble.PASSKEY_TAKEN
             return member_rules.join(entry.state, invite_hash, passkey, self.settings, now_ms)
 
@@ -248,8 +195,8 @@ class Members:
 
     async def use_passkey(self, credential_id: bytes, sign_count: int) -> Trouble | None:
         """It has signed, with this count."""
-        member_id = self._member_of.get(credential_id, "")
-        entry = self._entries.get(member_id)
+        member_id = self._roll.member_of.get(credential_id, "")
+        entry = self._roll.entries.get(member_id)
         if entry is None:
             await trio.lowlevel.checkpoint()
             return Trouble.UNKNOWN_MEMBER
@@ -265,7 +212,7 @@ class Members:
         self, member_id: str, credential_id: bytes, scopes: frozenset[str], client: str, resource: str
     ) -> Issued | GrantFault | Trouble:
         """A new grant of a member who has signed in with this passkey."""
-        entry, token = self._entries.get(member_id), credential(IAM_REFRESH, self._random(SECRET_BYTES))
+        entry, token = self._roll.entries.get(member_id), credential(IAM_REFRESH, self._random(SECRET_BYTES))
         if entry is None:
             await trio.lowlevel.checkpoint()
             return GrantFault.UNKNOWN
@@ -281,14 +228,14 @@ class Members:
 
     async def refresh(self, refresh_token: str, scopes: frozenset[str] | None) -> Issued | GrantFault | Trouble:
         refresh_hash, token = credential_hash(refresh_token), credential(IAM_REFRESH, self._random(SECRET_BYTES))
-        member_id, grant_id = self._index.refresh.get(refresh_hash, ("", ""))
-        entry, found = self._entries.get(member_id), list[GrantFault]()
-        if entry is None or grant_id in self._ending:
+        member_id, grant_id = self._roll.index.refresh.get(refresh_hash, ("", ""))
+        entry, found = self._roll.entries.get(member_id), list[GrantFault]()
+        if entry is None or grant_id in self._roll.ending:
             await trio.lowlevel.checkpoint()
             return GrantFault.UNKNOWN
 
         def decide(now_ms: int) -> Decision:
-            if grant_id in self._ending:
+            if grant_id in self._roll.ending:
                 return GrantFault.ENDED
             events, fault = member_rules.refresh(
                 entry.state, refresh_hash, credential_hash(token), scopes, self.settings, now_ms
@@ -303,7 +250,7 @@ class Members:
             return found[0]
         return self._issued(entry, decided, token)
 
-    def _issued(self, entry: _Entry, decided: Decision, token: str) -> Issued | GrantFault | Trouble:
+    def _issued(self, entry: Entry, decided: Decision, token: str) -> Issued | GrantFault | Trouble:
         if isinstance(decided, Trouble | GrantFault):
             return decided
         member = entry.state.member
@@ -315,13 +262,13 @@ class Members:
 
     async def revoke_token(self, refresh_token: str) -> Trouble | None:
         """The grant of this refresh token, a spent one too. One that has none is no fault."""
-        _, grant_id = self._index.refresh.get(credential_hash(refresh_token), ("", ""))
+        _, grant_id = self._roll.index.refresh.get(credential_hash(refresh_token), ("", ""))
         return await self.end_grant(grant_id)
 
     async def end_grant(self, grant_id: str) -> Trouble | None:
         """One that does not stand is no fault."""
-        member_id = self._giver.get(grant_id, "")
-        entry = self._entries.get(member_id)
+        member_id = self._roll.giver.get(grant_id, "")
+        entry = self._roll.entries.get(member_id)
         if entry is None:
             await trio.lowlevel.checkpoint()
             return None
@@ -337,34 +284,16 @@ class Members:
         """Have what grants opened closed on time, and written what operators have revoked."""
         while True:
             self.end_what_is_over()
-            for grant_id in list(self._ending):
+            for grant_id in list(self._roll.ending):
                 if await self.end_grant(grant_id) is None:  # else it is tried again
-                    self._ending.pop(grant_id, None)
+                    self._roll.ending.pop(grant_id, None)
             with trio.move_on_after(LOOK_S):
                 await self._news.wait()
             self._news = trio.Event()
 
-    def end_what_is_over(self) -> None:
-        now_ms = self._now_ms()
-        while self._due and self._due[0][0] <= now_ms:
-            due_ms, member_id = heappop(self._due)
-            entry = self._entries.get(member_id)
-            if entry is not None and entry.planned_ms == due_ms:
-                entry.planned_ms = None
-                closing = entry.state.grants.due(now_ms)
-                self._forget(closing, entry)
-                self._plan(member_id, entry)
-                self._tell(closing)
-
-    def _plan(self, member_id: str, entry: _Entry) -> None:
-        due_ms = entry.state.grants.next_due_ms()
-        if due_ms is not None and (entry.planned_ms is None or due_ms < entry.planned_ms):
-            entry.planned_ms = due_ms
-            heappush(self._due, (due_ms, member_id))
-
     # ---- what all of these do ----------------------------------------------------------------------------------------
 
-    async def _record(self, member_id: str, entry: _Entry, decide: Callable[[int], Decision]) -> Decision:
+    async def _record(self, member_id: str, entry: Entry, decide: Callable[[int], Decision]) -> Decision:
         """Decide on what is true now, write it, and let it be true."""
         async with entry.turn:
             decided = decide(max(self._now_ms(), entry.state.grants.seen_ms))
@@ -374,9 +303,9 @@ class Members:
                 written = await self._write(member_id, entry, decided)
         return written
 
-    async def _write(self, member_id: str, entry: _Entry, decided: Sequence[Event]) -> Sequence[Event] | Trouble:
+    async def _write(self, member_id: str, entry: Entry, decided: Sequence[Event]) -> Sequence[Event] | Trouble:
         passkeys = [event.passkey.credential_id for event in decided if isinstance(event, MemberJoined | PasskeyAdded)]
-        self._member_of.update(dict.fromkeys(passkeys, member_id))
+        self._roll.member_of.update(dict.fromkeys(passkeys, member_id))
         was_there, at_ms = entry.state.member is not None, decided[0].at_ms
         parts = [Part(stream_of(member_id), None, at_ms, tuple(map(encode, decided)))]
         if not was_there:
@@ -386,60 +315,15 @@ class Members:
         answer = await self._store.append(*parts)
         if not isinstance(answer, Appended):
             for credential_id in passkeys:
-                self._member_of.pop(credential_id, None)
+                self._roll.member_of.pop(credential_id, None)
             return Trouble.NOT_WRITTEN
-        self._apply(member_id, entry, decided)
+        self._roll.apply(member_id, entry, decided)
         entry.events += len(decided)
         if entry.events >= SNAPSHOT_EVENTS or entry.state.member is None:
             part = Part(stream_of(member_id), None, at_ms, snapshot=encode(entry.state.snapshot()))
             if isinstance(await self._store.append(part), Appended):  # else the next event brings another
                 entry.events = 0
         return decided
-
-    def _apply(self, member_id: str, entry: _Entry, decided: Sequence[Event]) -> None:
-        before, over = entry.state.member, list[str]()
-        for event in decided:
-            over += entry.state.apply(event)
-        member = entry.state.member
-        if before is not None:
-            kept = () if member is None else member.passkeys
-            for passkey in before.passkeys:
-                if all(one.credential_id != passkey.credential_id for one in kept):
-                    self._member_of.pop(passkey.credential_id, None)
-            if before.invite is not None:
-                self._invited.pop(before.invite.invite_hash, None)
-        if member is None:
-            self._entries.pop(member_id, None)
-        self._forget(over, entry)
-        self._learn(member_id, entry)
-        self._tell(over)
-
-    def _learn(self, member_id: str, entry: _Entry) -> None:
-        member, grants = entry.state.member, entry.state.grants
-        if member is None:
-            return
-        if member.invite is not None:
-            self._invited[member.invite.invite_hash] = member_id
-        self._member_of.update((passkey.credential_id, member_id) for passkey in member.passkeys)
-        for grant in grants:
-            if grant.grant_id not in self._giver:
-                self._giver[grant.grant_id] = member_id
-                self.standing.add(grant.grant_id)
-        self._plan(member_id, entry)
-
-    def _forget(self, grant_ids: Iterable[str], entry: _Entry) -> None:
-        """Those of them that are over; others have only been without an access token for too long."""
-        there = {grant.grant_id for grant in entry.state.grants}
-        for grant_id in grant_ids:
-            if grant_id not in there:
-                self._giver.pop(grant_id, None)
-                self.standing.discard(grant_id)
-                self._ending.pop(grant_id, None)
-
-    def _tell(self, grant_ids: Iterable[str]) -> None:
-        for grant_id in grant_ids:
-            for tell in self.on_grant_end:
-                tell(grant_id)
 
     def _now_ms(self) -> int:
         return self._now().wall_ms

@@ -15,9 +15,10 @@ from typing import Any, Protocol
 import msgspec
 
 from actors.grants.grants import Grant
+from actors.member.given import Invited
 from actors.member.member_events import Member
 from actors.member.member_rules import LABEL_CHARS_MAX, Trouble
-from actors.member.members import Invited, Members
+from actors.member.members import Members
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
 from gateway.api.pages import refuse_page, wanted_limit
 from gateway.identity.tokens import TENANT, OperatorScope, Principal
@@ -77,11 +78,12 @@ class AdminMembers:
         self._members = members
         self._off = off
         self._base = base
-        scope = OperatorScope.TOKENS_MINT
         self.routes: OperatorRoutes = {
-            "/admin/members": actions.look(scope, self._page),
-            "/admin/members/invite": actions.action("member_invite", scope, InviteWish, self._invite),
-            "/admin/members/revoke": actions.action("member_revoke", scope, _Revoke, self._revoke),
+            "/admin/members": actions.look(OperatorScope.TOKENS_MINT, self._page),
+            "/admin/members/invite": actions.action(
+                "member_invite", OperatorScope.TOKENS_MINT, InviteWish, self._invite
+            ),
+            "/admin/members/revoke": actions.action("member_revoke", OperatorScope.TOKENS_MINT, _Revoke, self._revoke),
         }
 
     async def _page(self, exchange: Exchange) -> Mapping[str, Any] | None:

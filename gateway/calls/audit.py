@@ -126,7 +126,7 @@ class Audit:
             node_name=None if target is None else self._labels_of(target.node_id).name,
             sub=principal.sub,
             tenant=principal.tenant,
-            token_id=principal.jti,
+            token_id=principal.credential_id,
             decision=str(record.decision),
             code=None if code is None else str(code),
             reason=None if reason is None else str(reason),

@@ -265,6 +265,9 @@ class Verifier:
         only so."""
         self._revoked.add(token_id)
 
+    def is_revoked(self, token_id: str) -> bool:
+        return token_id in self._revoked
+
     def verify(self, token: str | None, wanted: TokenClass, now_ms: int) -> Principal | TokenFault:
         if not token:
             return TokenFault.MISSING

@@ -152,7 +152,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
 
     with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
         folder.trust(token_keys)
-        echo_key = folder.echo_key() if settings.echo.enabled else b""
+        echo_key = b"" if base is None else folder.echo_key()
         async with (
             await SqliteStore.open(folder.log_path) as store,
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
@@ -225,6 +225,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ceremonies,
                 settings.oauth,
                 base,
+                echo_key,
                 new_id,
                 now_here,
                 has_mcp=settings.mcp.enabled,

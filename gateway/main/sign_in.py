@@ -70,6 +70,7 @@ def sign_in(
     ceremonies: Ceremonies,
     settings: OAuthSettings,
     base: PublicBase | None,
+    key: bytes,
     new_id: Callable[[], str],
     now: Callable[[], Moment],
     *,
@@ -77,13 +78,16 @@ def sign_in(
     logs: bool,
 ) -> SignIn:
     """`members` is None where tokens come from elsewhere, `space_world` where spaces are off or cannot have members,
-    `base` where nobody knows it. `logs`: a line for each request of sign-in."""
+    `base` where nobody knows it. `key` is the gateway's, for ids of registered clients.
+    `logs`: a line for each request of sign-in."""
     off = _fleet_off(members, base, has_mcp=has_mcp)
     if off is not None:
         log.info("fleet_sign_in_off", reason=off.word)
     features: tuple[Feature, ...] = () if members is None else (members_feature(members),)
     if members is not None:
         folder.verifier.know_grants(members.standing, partial(_is_ours, base))
+        for grant_id in filter(folder.verifier.is_revoked, list(members.standing)):  # while no gateway ran
+            members.end_soon(grant_id)
     if not has_mcp:
         return SignIn(features, off)
     kinds: dict[str, Worlds] = {}
@@ -97,7 +101,7 @@ def sign_in(
     def party() -> RelyingParty:
         return RelyingParty.of(base())
 
-    worlds, key = JoinedWorlds(**kinds), folder.echo_key()
+    worlds = JoinedWorlds(**kinds)
     passkeys = CeremonySignIn(ceremonies, party, worlds, now)
     oauth = oauth_feature(worlds, passkeys, settings, base, base.local, key, PASSKEY_SCRIPT, now, logs=logs)
     if members is None or off is not None:

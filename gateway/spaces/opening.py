@@ -38,7 +38,7 @@ async def opened_spaces(
 ) -> AsyncIterator[OpenedSpaces | None]:
     """None where they are off and there have never been any. Those that are left when they are switched off still end.
 
-    What expired while no gateway ran is erased before this goes on. `echo_key` is empty where they are off.
+    What expired while no gateway ran is erased before this goes on. `echo_key` is empty where links cannot be made.
     """
     if not settings.enabled and not (folder / DATABASE).exists():
         yield None

@@ -7,8 +7,9 @@ as audiences the endpoint that it was asked for and ours.
 from collections.abc import Callable
 
 from actors.grants.grant_rules import GrantFault
+from actors.member.given import Issued
 from actors.member.member_rules import Trouble
-from actors.member.members import Issued, Members
+from actors.member.members import Members
 from actors.node.moment import Moment
 from gateway.identity.oauth.oauth_errors import OAuthError
 from gateway.identity.oauth.worlds import FLEET, SignedInMember, TokenAnswer

@@ -8,8 +8,9 @@ const invite = location.hash.slice(1);
 const ENDED = "This invitation is unknown, was used, or has ended. Ask whoever sent it for another.";
 let begun = null;
 
-// Neither the address bar nor the history keeps it.
+// Neither the address bar nor the history keeps it. Another link, opened in the same place, only changes the fragment.
 history.replaceState(null, "", location.pathname);
+addEventListener("hashchange", () => location.reload());
 
 button.onclick = async () => {
   button.disabled = true;
