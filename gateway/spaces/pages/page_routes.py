@@ -106,16 +106,22 @@ class PageRoutes:
         info = self._documents.info(space, token)
         protection = self._protection
         can_protect = protection.has_passkeys and not protection.is_claim_used(space.space_id)
-        values = {**self._of_both(space, token), "is_iam": False, "info": info, "can_protect": can_protect}
+        values = {
+            **self._of_both(token),
+            "is_iam": False,
+            "info": info,
+            "prompt": self._documents.prompt(space, token),
+            "can_protect": can_protect,
+        }
         return Page("room.html", values)
 
     def _sign_in_page(self, space: Space, token: str) -> Page:
         """For everybody who has the link: so without the key, and what else is for members."""
         known = self._documents.info(space, token)
-        info = {name: known[name] for name in ("rest", "websocket_url", "dashboard_url", "encryption_enabled")}  # type: ignore[literal-required]
+        info = {name: known[name] for name in ("rest", "websocket_url", "dashboard_url", "encryption_enabled")}
         lives = [(life_s, life_text(life_s)) for life_s in _INVITE_LIVES_S if life_s <= self._settings.ttl_s_max]
         values = {
-            **self._of_both(space, token),
+            **self._of_both(token),
             "is_iam": True,
             "info": info,
             "space_id": space.space_id,
@@ -125,14 +131,13 @@ class PageRoutes:
         }
         return Page("sign-in.html", values)
 
-    def _of_both(self, space: Space, token: str) -> dict[str, Any]:
+    def _of_both(self, token: str) -> dict[str, Any]:
         return {
             "base": self._base(),
             "file_bytes_max": self._settings.file_bytes_max,
             "message_bytes_max": self._settings.message_bytes_max,
             "lives": _lives(self._settings),
             "now": rfc3339(self._now_ms()),
-            "prompt": self._documents.prompt(space, token),
             "qr": _qr(f"{self._base()}/s/{token}"),
             "has_passkeys": self._protection.has_passkeys,
         }

@@ -26,6 +26,12 @@ export async function download(path) {
   return answer.blob();
 }
 
+export async function text(path) {
+  const answer = await send(path, { headers: { Accept: "text/plain" } });
+  if (!answer.ok) throw refusal(answer.status, null);
+  return answer.text();
+}
+
 /** With the bearer given, or the member's; a token that is refused is refreshed, once. */
 async function send(path, request, bearer) {
   const asked = (token) => {

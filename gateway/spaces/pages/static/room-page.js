@@ -199,6 +199,7 @@ applyScopes();
 welcomeMember();
 copyOnClick();
 session.addEventListener("token", async () => {
+  if (!hasIam) return; // the one that is to be used once the page is loaded again
   shown = await session.accessToken();
   room?.authenticate(shown);
 });

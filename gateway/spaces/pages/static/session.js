@@ -76,16 +76,25 @@ class Session extends EventTarget {
   async signOut() {
     const token = this.#tokens?.refresh;
     if (token === undefined) return;
+    this.#forget(); // first: what the gateway closes now is not to be opened again
     const isTold = await post("/oauth/revoke", { token }).then((answer) => answer.ok, () => false);
-    this.end(isTold ? Said.SIGNED_OUT : Said.UNTOLD);
+    this.#tellEnd(isTold ? Said.SIGNED_OUT : Said.UNTOLD);
   }
 
   /** Forget the tokens; what was said is for the page that is shown next. */
   end(said) {
     if (this.#tokens === null) return;
+    this.#forget();
+    this.#tellEnd(said);
+  }
+
+  #forget() {
     this.#tokens = null;
     clearTimeout(this.#timer);
     sessionStorage.removeItem(STORED);
+  }
+
+  #tellEnd(said) {
     sessionStorage.setItem(SAID, said);
     this.dispatchEvent(new Event("end"));
   }

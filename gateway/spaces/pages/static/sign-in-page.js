@@ -1,6 +1,6 @@
 /** The page of a space with IAM: signs in or takes an invite, and then shows the room. */
 
-import { addressOf, ask } from "./api.js";
+import { addressOf, ask, text } from "./api.js";
 import { begin, finish, login, uidOf } from "./ceremonies.js";
 import { byId } from "./dom.js";
 import { Said, session, takeSaid } from "./session.js";
@@ -94,12 +94,13 @@ function toSignIn() {
 // ---- the room --------------------------------------------------------------------------------------------------------
 
 async function showRoom() {
-  const info = await ask(addressOf());
+  const [info, prompt] = await Promise.all([ask(addressOf()), text(`${location.pathname}/prompt`)]);
   if (!session.isOpen) return;
   byId("entrance").replaceWith(byId("room-template").content.cloneNode(true));
   document.title = "Echo space";
   Object.assign(document.documentElement.dataset, { link: "connecting", ends: info.expires_at });
   for (const part of document.querySelectorAll(".bar > [hidden]")) part.hidden = false;
+  byId("prompt").textContent = prompt;
   byId("protocol").textContent = info.protocol;
   byId("encryption").textContent = info.encryption_enabled ? "on" : "off";
   const kind = info.encryption_enabled ? "on" : "off";
