@@ -125,7 +125,6 @@ class PageRoutes:
             "is_iam": True,
             "info": info,
             "space_id": space.space_id,
-            "token": token,
             "scopes": _SCOPE_TEXTS,
             "invite_lives": lives,
         }

@@ -120,6 +120,7 @@ if (byId("use-passkey") !== null) {
   byId("use-passkey").onclick = ({ currentTarget }) => work(currentTarget, async () => enter(await login()));
   byId("to-sign-in").onclick = byId("used-it").onclick = toSignIn;
   if (location.origin !== base) {
+    byId("there").href = base + location.pathname + (invite === null ? "" : `#invite=${invite}`);
     byId("elsewhere").hidden = false;
     for (const control of document.querySelectorAll("#entrance button")) control.disabled = true;
   } else if (invite !== null) {
