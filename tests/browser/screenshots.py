@@ -15,7 +15,7 @@ from tests.browser.room import Room
 
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "images"
 LANDING, ROOM, SIGN_IN = (960, 900), (1280, 1260), (960, 480)
-MEMBERS_WIDTH = 1280
+MEMBERS = (1280, 4000)
 BASE = "https://echo.example.org"
 
 
@@ -57,15 +57,15 @@ def converse(ada: Room, space: Space) -> None:
 
 def take_part(browser: Browser, name: str, css: str) -> None:
     """An element and a little around it."""
-    browser.size(MEMBERS_WIDTH, ROOM[1])
-    browser.js("document.activeElement?.blur(); document.getElementById('notice').textContent = ''")
+    browser.size(*MEMBERS)  # so high that nothing scrolls under the header
+    browser.js("scrollTo(0, 0); document.activeElement?.blur(); document.getElementById('notice').textContent = ''")
     box = browser.js(
         "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
         "return [b.x, b.y + scrollY, b.width, b.height]",
         css,
     )
     clip = {"x": box[0] - 16, "y": box[1] - 16, "width": box[2] + 32, "height": box[3] + 32, "scale": 1}
-    shot = browser.cdp("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
+    shot = browser.cdp("Page.captureScreenshot", format="png", clip=clip)
     picture = base64.b64decode(shot["data"])
     (FOLDER / f"{name}.png").write_bytes(picture)
     print(f"{len(picture) / 1024:5.0f} KiB  docs/images/{name}.png")

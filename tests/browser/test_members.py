@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 
 from tests.browser.chromium import PHONE, Browser
 from tests.browser.gateway import Gateway, Space
 from tests.browser.members import REFUSED, answer, device, invite, is_at_the_sign_in, is_in, join, protect, sign_in
 from tests.browser.passkey_page import VirtualAuthenticator
 from tests.browser.room import Room
-from tests.browser.test_looks import assert_fits, assert_readable
+from tests.browser.test_looks import Keyboard, assert_fits, assert_readable
 
 ALL = ("kv_read", "kv_write", "file_read", "file_write", "ws_read", "ws_write")
 EVERYTHING_STORED = "return JSON.stringify(Object.entries(sessionStorage))"
@@ -47,7 +48,7 @@ def test_creator_protects_the_space_and_goes_on_in_it(
     protect(anna, space)
     (kept,) = annas.credentials()
     assert kept["userName"].startswith("Anna, room "), "its name says label, room and end"
-    anna.shows("#own-scopes", "everything, and decide on members")
+    anna.shows("#own-scopes", "You may do everything, and decide on members")
     anna.shows("#members li", "Anna")
     anna.shows("#members li", "you")
     assert anna.text("#my-uid") == "Anna"
@@ -300,3 +301,22 @@ def test_sign_in_and_members_fit_a_phone_and_can_be_read(
     is_at_the_sign_in(anna)
     assert_fits(anna)
     assert_readable(anna, 5)
+
+
+def test_space_is_protected_and_entered_by_keyboard_alone(
+    space: Space, annas: VirtualAuthenticator, anna: Browser
+) -> None:
+    keyboard = Keyboard(anna)
+    Room(anna, space.claimed_url)
+    keyboard.reach("#protect-label")
+    keyboard.press("Anna", Keys.ENTER)
+    is_in(anna)
+    anna.shows("#members li", "Anna")
+    keyboard.reach("#sign-out")
+    keyboard.press(Keys.ENTER)
+    is_at_the_sign_in(anna)
+    keyboard.reach("#use-passkey")
+    outline = anna.js("const s = getComputedStyle(document.activeElement); return s.outlineStyle")
+    assert outline != "none"
+    keyboard.press(Keys.ENTER)
+    is_in(anna)

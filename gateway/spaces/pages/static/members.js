@@ -7,7 +7,7 @@ import { qrCode } from "./qr.js";
 import { revoke, session } from "./session.js";
 
 const TEXTS = {
-  "echo.full": "everything, and decide on members",
+  "echo.full": "do everything, and decide on members",
   kv_read: "read values",
   kv_write: "write values",
   file_read: "download files",
@@ -17,8 +17,10 @@ const TEXTS = {
 };
 const LAST_OWNER = "A space with members needs an owner, and this is the last one. Invite another owner first, or switch members off.";
 
-/** In words. */
-export const scopesText = (scopes) => scopes.map((scope) => TEXTS[scope] ?? scope).join(", ");
+/** In words, always in the same order. */
+export function scopesText(scopes) {
+  return Object.keys(TEXTS).filter((scope) => scopes.includes(scope)).map((scope) => TEXTS[scope]).join(", ");
+}
 
 export class Members {
   constructor() {
