@@ -166,6 +166,21 @@ def test_member_without_a_scope_is_not_offered_what_it_opens_and_told_why(
     ben.expect_in_console(*REFUSED)
 
 
+def test_member_without_messages_learns_of_the_end_too(
+    space: Space, annas: VirtualAuthenticator, anna: Browser, bens: VirtualAuthenticator, ben: Browser
+) -> None:
+    protect(anna, space)
+    join(ben, invite(anna, "kv_read"))
+    ben.until(lambda: "No values yet" in ben.text("#no-keys"), "values are not listed")
+    anna.click("#end-space")
+    anna.click("#end-confirm")
+    anna.one("html[data-link=gone]")
+    ben.js("document.dispatchEvent(new Event('visibilitychange'))")
+    ben.shows("#over", "This space is over")
+    ben.expect_in_console(*REFUSED)
+    anna.expect_in_console(*REFUSED)
+
+
 # ---- leaving ---------------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ const people = new People(byId("people"), byId("names"), writeTo);
 const mine = new Set(); // connections of this page, past ones too
 const canConnect = session.may("ws_read") || session.may("ws_write");
 let room = null; // stays so for a member who may neither receive nor send
+let isOver = false;
 let shown; // the access token that the room saw last
 let isBack = false; // whether the next welcome is one after a lost link
 
@@ -96,6 +97,8 @@ function guest() {
 }
 
 function showEnd() {
+  isOver = true;
+  session.rest();
   byId("over").hidden = false;
   for (const control of document.querySelectorAll("main :is(button, input, select, textarea):not(.copy)")) {
     control.disabled = true;
@@ -103,8 +106,15 @@ function showEnd() {
 }
 
 async function refresh() {
-  if (document.hidden || (room !== null && room.state !== Link.OPEN)) return;
-  await attempt(() => Promise.all([values.refresh(), files.refresh(), refreshEnd(), members?.refresh()]));
+  if (document.hidden || isOver || (room !== null && room.state !== Link.OPEN)) return;
+  await attempt(async () => {
+    try {
+      await Promise.all([values.refresh(), files.refresh(), refreshEnd(), members?.refresh()]);
+    } catch (error) {
+      if (room !== null || error.status !== 404) throw error;
+      showEnd(); // no link would tell
+    }
+  });
 }
 
 // ---- messages --------------------------------------------------------------------------------------------------------
@@ -227,6 +237,6 @@ if (canConnect) {
   refresh();
 }
 setEnd(document.documentElement.dataset.ends);
-setInterval(() => room?.state !== Link.GONE && showCountdown(), 1_000);
+setInterval(() => isOver || showCountdown(), 1_000);
 setInterval(refresh, REFRESH_MS);
 document.addEventListener("visibilitychange", refresh);

@@ -9,6 +9,7 @@ const { space, iam } = document.documentElement.dataset;
 const STORED = `echo.session.${space}`;
 const SAID = `echo.said.${space}`;
 const EARLY_MS = 60_000; // before its end a token is refreshed; of a short one, a quarter of its life
+const SELDOM_MS = 1_000; // between two refreshes at least: tokens end with their space, and the last ones live briefly
 const AGAIN_MS = 10_000; // after a refresh that did not get through
 const FULL = "echo.full";
 
@@ -72,6 +73,11 @@ class Session extends EventTarget {
     return this.#tokens?.access;
   }
 
+  /** The space is over: there is nothing left to be signed in to. */
+  rest() {
+    clearTimeout(this.#timer);
+  }
+
   /** End it, here and at the gateway. */
   async signOut() {
     const token = this.#tokens?.refresh;
@@ -103,7 +109,7 @@ class Session extends EventTarget {
     clearTimeout(this.#timer);
     if (this.#tokens === null) return;
     const refresh = () => this.accessToken().catch(() => (this.#timer = setTimeout(refresh, AGAIN_MS)));
-    this.#timer = setTimeout(refresh, Math.max(0, this.#tokens.renewAt - Date.now()));
+    this.#timer = setTimeout(refresh, Math.max(SELDOM_MS, this.#tokens.renewAt - Date.now()));
   }
 
   /** However many ask for it, once at a time: a refresh token is good once. */
