@@ -68,3 +68,9 @@ def answer(browser: Browser, css: str, question: str) -> None:
     browser.click(css)
     browser.shows("#sure-question", question)
     browser.click("#sure-yes")
+
+
+def was_refused(browser: Browser) -> None:
+    """The browser's own words on answers that a test asked for, and no others. What it still asks for ends first."""
+    browser.open("about:blank")
+    browser.expect_in_console(*REFUSED)

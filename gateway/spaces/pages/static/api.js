@@ -8,7 +8,7 @@ import { session } from "./session.js";
 export const token = location.pathname.split("/")[2];
 export const addressOf = (...parts) => ["/api/s", token, ...parts.map(encodeURIComponent)].join("/");
 
-/** What the service answers; throws an Error with words for a person. */
+/** What the service answers; throws an Error with words for a person. `bearer`: null for a request that is nobody's. */
 export async function ask(path, { method = "GET", json, bearer } = {}) {
   const headers = { Accept: "application/json" };
   if (json !== undefined) headers["Content-Type"] = "application/json";
@@ -35,12 +35,12 @@ export async function text(path) {
 /** With the bearer given, or the member's; a token that is refused is refreshed, once. */
 async function send(path, request, bearer) {
   const asked = (token) => {
-    const headers = token === undefined ? request.headers : { ...request.headers, Authorization: `Bearer ${token}` };
+    const headers = !token ? request.headers : { ...request.headers, Authorization: `Bearer ${token}` };
     return fetch(path, { ...request, headers }).catch(() => {
       throw new Error("The gateway cannot be reached at the moment.");
     });
   };
-  const own = bearer ?? (await session.accessToken());
+  const own = bearer === undefined ? await session.accessToken() : bearer;
   const answer = await asked(own);
   if (answer.status !== 401 || bearer !== undefined || own === undefined) return answer;
   const next = await session.accessToken(own);

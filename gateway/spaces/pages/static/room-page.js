@@ -193,7 +193,7 @@ function onSubmit(id, work) {
 function applyScopes() {
   for (const part of document.querySelectorAll("[data-needs]")) part.hidden = !session.may(part.dataset.needs);
   for (const note of document.querySelectorAll("[data-lacks]")) note.hidden = session.may(note.dataset.lacks);
-  byId("rename").hidden = !canConnect;
+  for (const id of ["rename", "messages"]) byId(id).hidden = !canConnect;
 }
 
 function welcomeMember() {

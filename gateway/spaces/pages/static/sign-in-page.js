@@ -9,6 +9,7 @@ const { space, base } = document.documentElement.dataset;
 const stored = (name) => `echo.${name}.${space}`;
 const INVITE = /^#invite=(ei_[A-Za-z0-9_-]{43})$/;
 const CEREMONY_MS = 4 * 60_000; // then it is begun again: the gateway forgets it after five minutes
+const AGAIN = "That did not work: it took too long, or the passkey was not accepted. Try again.";
 const TEXTS = {
   [Said.ENDED]: "You are signed out: your session has ended, or you are no member any more.",
   [Said.SIGNED_OUT]: "You are signed out.",
@@ -75,8 +76,9 @@ async function showInvited(invite) {
       const options = await fresh().catch(refuse);
       if (options === undefined) return;
       begun = null; // good once
-      const tokens = await finish(options, label).catch(refuse);
-      if (tokens === undefined) return;
+      const tokens = await finish(options, label).catch((error) => {
+        throw error.status === 401 ? new Error(AGAIN) : error; // whether the invite is still good, the next attempt tells
+      });
       forgetInvite();
       sessionStorage.setItem(stored("uid"), uidOf(label) || "member");
       sessionStorage.setItem(stored("joined"), label);
