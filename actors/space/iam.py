@@ -126,6 +126,11 @@ class SpaceIam:
         entry = self._entries.get(space_id)
         return [] if entry is None else list(entry.iam.members.values())
 
+    def is_claim_used(self, space_id: str) -> bool:
+        """Whether IAM was switched on before: it cannot be a second time."""
+        entry = self._entries.get(space_id)
+        return entry is not None and entry.iam.is_claim_used
+
     def entry_fault(self, space: Space, invite: str) -> EchoError | None:
         """What there is against a new member with this invite or claim: asked before a passkey is made."""
         iam = self._entry(space.space_id).iam

@@ -32,6 +32,7 @@ class SpaceSettings:
     iam_passkeys_max: int = 10  # of a member; one more is 413 `space_full`
     iam_invites_max: int = 100  # of a space, unused and not ended; one more is 413 `space_full`
     iam_invite_s: int = 86_400  # life of an invite for which none is asked, never beyond the room's; then it is 401
+    iam_access_s: int = 3_600  # life of an access token, never beyond the room's; then it is 401, and refreshed
     iam_grants_max: int = 16  # of a member, standing; one more ends the one that was refreshed least recently
     iam_rotations_max: int = 1_000  # refreshes of one grant; then it is refreshed no more: its member signs in again
     iam_uids_max: int = 1_000  # names that members chose in the room of a space; another new one is closed with 4403
@@ -93,7 +94,9 @@ class SpaceSettings:
 
     @property
     def grant_limits(self) -> GrantLimits:
-        return GrantLimits(member_grants_max=self.iam_grants_max, rotations_max=self.iam_rotations_max)
+        return GrantLimits(
+            access_s=self.iam_access_s, member_grants_max=self.iam_grants_max, rotations_max=self.iam_rotations_max
+        )
 
     @property
     def store_limits(self) -> SpaceStoreLimits:

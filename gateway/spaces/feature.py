@@ -25,7 +25,7 @@ from gateway.spaces.iam_routes import IamRoutes
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.mcp_sessions import RoomSessions
 from gateway.spaces.pages import ASSETS, STATIC
-from gateway.spaces.pages.page_routes import PageRoutes
+from gateway.spaces.pages.page_routes import PageRoutes, Protection
 from gateway.spaces.refusals import form_at
 from gateway.spaces.room_tools import RoomTools
 from gateway.spaces.settings import EchoSettings
@@ -61,7 +61,8 @@ def spaces_feature(
     }
     if passkeys is not None:
         more |= IamCeremonies(iam, passkeys, admission, settings, base, lambda: spaces.now().mono_s).methods
-    pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms)
+    protection = Protection(passkeys is not None, iam.is_claim_used)
+    pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms, protection)
     routes: dict[str, Route] = {
         **pages.routes,
         **Assets(ASSETS, STATIC, PASSKEY_SCRIPT).routes,

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from tests.browser.chromium import PHONE, Browser, Installed, chromium, installed
 from tests.browser.gateway import Gateway, Space
+from tests.browser.members import device, invite, is_at_the_sign_in, join, protect
 from tests.browser.room import Room
 
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "images"
-LANDING, ROOM = (960, 900), (1280, 1260)
+LANDING, ROOM, SIGN_IN = (960, 900), (1280, 1260), (960, 480)
+MEMBERS = (1280, 4000)
 BASE = "https://echo.example.org"
 
 
@@ -53,6 +55,58 @@ def converse(ada: Room, space: Space) -> None:
         take(ada.browser, "room-phone", PHONE)
 
 
+def take_part(browser: Browser, name: str, css: str) -> None:
+    """An element and a little around it."""
+    browser.size(*MEMBERS)  # so high that nothing scrolls under the header
+    browser.js("scrollTo(0, 0); document.activeElement?.blur(); document.getElementById('notice').textContent = ''")
+    box = browser.js(
+        "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+        "return [b.x, b.y + scrollY, b.width, b.height]",
+        css,
+    )
+    clip = {"x": box[0] - 16, "y": box[1] - 16, "width": box[2] + 32, "height": box[3] + 32, "scale": 1}
+    shot = browser.cdp("Page.captureScreenshot", format="png", clip=clip)
+    picture = base64.b64decode(shot["data"])
+    (FOLDER / f"{name}.png").write_bytes(picture)
+    print(f"{len(picture) / 1024:5.0f} KiB  docs/images/{name}.png")
+
+
+def show_members(found: Installed, folder: Path, ada: Browser) -> None:
+    """On a gateway of its own: passkeys are made under its real address, which the pictures then show."""
+    gateway = Gateway(folder / "members")
+    (folder / "members").mkdir()
+    gateway.start()
+    downloads = folder / "downloads-of-grace"
+    downloads.mkdir()
+    try:
+        with (
+            chromium(found, folder / "profile-of-grace", downloads) as grace,
+            device(ada, gateway),
+            device(grace, gateway),
+        ):
+            grace.cdp("Emulation.setScrollbarsHidden", hidden=True)
+            space = gateway.make()
+            protect(ada, space, "Ada")
+            for name, scopes in {
+                "Grace": ("kv_read", "file_read", "ws_read", "ws_write"),
+                "Linus": ("kv_read",),
+            }.items():
+                join(grace, invite(ada, *scopes), name)
+                grace.click("#sign-out")
+                is_at_the_sign_in(grace)
+                grace.driver.refresh()
+            ada.driver.refresh()
+            ada.shows("#members li", "Linus")
+            invite(ada, "kv_read", "file_read", "ws_read")
+            for scheme in ("light", "dark"):
+                for browser in (ada, grace):
+                    browser.scheme(scheme)
+                take(grace, f"sign-in-{scheme}", SIGN_IN)
+                take_part(ada, f"members-{scheme}", "#members-card")
+    finally:
+        gateway.end()
+
+
 def shoot(found: Installed, folder: Path) -> None:
     gateway = Gateway(folder, HTTP_PUBLIC_URL=BASE)
     gateway.start()
@@ -68,6 +122,7 @@ def shoot(found: Installed, folder: Path) -> None:
             room = Room(browser, space.url)
             room.rename("ada")
             converse(room, space)
+            show_members(found, folder, browser)
     finally:
         gateway.end()
 

@@ -5,6 +5,7 @@ import os
 from schemas.echo.envelope import IV_BYTES, WS_KID, kv_kid, room_key, seal
 from tests.browser.chromium import Browser
 from tests.browser.gateway import Gateway, Space
+from tests.browser.members import device, protect
 from tests.browser.room import Room
 
 MARKUP = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
@@ -54,3 +55,12 @@ def test_link_in_a_message_is_not_followed_by_script(space: Space, anna: Browser
         script.say("javascript:document.title='broken'")
         room.sees_message("javascript:")
         assert not anna.all("#messages a[href^='javascript']")
+
+
+def test_label_of_a_member_is_text(gateway: Gateway, space: Space, anna: Browser) -> None:
+    with device(anna, gateway):
+        protect(anna, space, "<img src=x onerror=\"document.title='broken'\">")
+        assert_is_text(anna, "#members li")
+        anna.click("#members .delete")
+        anna.shows("#sure-question", "Remove yourself?")
+        anna.open("about:blank")

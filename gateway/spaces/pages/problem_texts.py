@@ -10,7 +10,6 @@ _TEXTS = {
     ),
     EchoError.RATE_LIMITED: ("Too many requests", "Too much came from your network in a short time."),
     EchoError.UNAUTHORIZED: ("Wrong password", "Making a space here needs a password, and this was another one."),
-    EchoError.INSUFFICIENT_SCOPE: ("For members", "This space is for its members. The link alone does not open it."),
     EchoError.CSRF_FAILED: (
         "The form is stale",
         "The form did not come from this site, or its page is too old. Open the form again, and allow its cookie.",

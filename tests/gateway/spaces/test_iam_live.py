@@ -140,12 +140,15 @@ async def test_passkey_that_proves_nothing_neither_joins_nor_signs_in(tmp_path: 
             made, other = await make(gateway), await make(gateway)
             ann, eve = Person(gateway, made), Person(gateway, other)
             evil = Signed(client={"origin": "https://evil.example"})
+            subdomain = Signed(client={"origin": ann.origin.replace("//", "//x.")})  # may name our relying party
+            assert refusal(await ann.join(made["claim"], answer=subdomain)) == refused
             assert refusal(await ann.join(made["claim"], answer=evil)) == refused
             assert (await ann.ask("GET", "/iam")).json == {"enabled": False}, "and the claim is not used up"
             assert (await ann.join(made["claim"])).status == 201
             assert (await eve.join(other["claim"])).status == 201
 
             assert refusal(await ann.login(evil)) == refused
+            assert refusal(await ann.login(subdomain)) == refused
             assert refusal(await ann.login(Signed(user_handle=bytes(32)))) == refused
             assert refusal(await ann.login(Signed(flags=1))) == refused, "the user was not verified"
             assert (await ann.login()).status == 200

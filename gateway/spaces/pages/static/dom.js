@@ -36,6 +36,24 @@ export async function attempt(work) {
   }
 }
 
+/** Have the text of the element that a button names (`data-copy`) copied when it is clicked, whenever it is added. */
+export function copyOnClick() {
+  document.addEventListener("click", ({ target }) => {
+    const name = target.closest?.("[data-copy]")?.dataset.copy;
+    if (name !== undefined) attempt(() => copy(byId(name)));
+  });
+}
+
+async function copy(element) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(element.textContent);
+  } else {
+    getSelection().selectAllChildren(element); // not over HTTPS: the old way
+    document.execCommand("copy");
+  }
+  notify("Copied.");
+}
+
 /**
  * A function to call at every change: `draw` follows, once in `ms` at most however many changes there are, and not while
  * nobody sees the page.

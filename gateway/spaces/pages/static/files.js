@@ -1,7 +1,10 @@
 /** The files of the space: list, download, delete, and uploads one after another, chosen or dropped. */
 
-import { addressOf, ask, refusal } from "./api.js";
-import { attempt, button, byId, make, notify, sizeText, syncList } from "./dom.js";
+import { addressOf, ask, download, refusal } from "./api.js";
+import { attempt, byId, make, notify, sizeText, syncList } from "./dom.js";
+import { hasIam, session } from "./session.js";
+
+const KEEP_MS = 60_000; // of a file that was fetched, until the browser has saved it
 
 export class Files {
   #list = byId("files");
@@ -19,10 +22,12 @@ export class Files {
   }
 
   async refresh() {
+    if (!session.may("file_read")) return;
     const { files } = await ask(addressOf("files"));
     byId("no-files").hidden = files.length > 0;
     syncList(this.#list, files, (file) => file.file_id, "file", item, () => {});
     for (const remove of this.#list.querySelectorAll(".delete")) {
+      remove.hidden = !session.may("file_write");
       remove.onclick = () => attempt(() => this.#delete(remove.closest("li").dataset.file));
     }
   }
@@ -34,7 +39,7 @@ export class Files {
 
   #takeDrops() {
     const drop = byId("drop");
-    const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
+    const hasFiles = (event) => session.may("file_write") && event.dataTransfer?.types.includes("Files");
     for (const name of ["dragenter", "dragover"]) {
       document.addEventListener(name, (event) => {
         if (!hasFiles(event)) return;
@@ -78,6 +83,7 @@ export class Files {
 
 function item({ file_id, name, size, created_at }) {
   const link = make("a", { href: addressOf("files", file_id), download: name, textContent: name });
+  if (hasIam) link.onclick = (event) => byBearer(event, name); // a link cannot show an access token
   const about = `${sizeText(size)} · ${new Date(created_at).toLocaleString()}`;
   return make(
     "li",
@@ -88,11 +94,23 @@ function item({ file_id, name, size, created_at }) {
   );
 }
 
+async function byBearer(event, name) {
+  event.preventDefault();
+  const { href } = event.currentTarget;
+  await attempt(async () => {
+    const url = URL.createObjectURL(await download(href));
+    make("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), KEEP_MS);
+  });
+}
+
 /** `fetch` does not tell how far an upload is. */
-function post(file, onProgress) {
+async function post(file, onProgress) {
+  const token = await session.accessToken();
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("POST", addressOf("files"));
+    if (token !== undefined) request.setRequestHeader("Authorization", `Bearer ${token}`);
     request.responseType = "json";
     request.upload.onprogress = ({ loaded, total }) => onProgress(loaded / total);
     request.onerror = () => reject(new Error(`The upload of ${file.name} broke off.`));

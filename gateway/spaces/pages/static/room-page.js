@@ -1,12 +1,16 @@
-/** The room's page: joins its parts, and has what belongs to none of them: the link's state, the end, the claim. */
+/** The room's page: joins its parts, and has what belongs to none of them: the link's state, messages, names. */
 
-import { addressOf, ask, token } from "./api.js";
-import { attempt, button, byId, make, notify, sizeText } from "./dom.js";
+import { token } from "./api.js";
+import { attempt, button, byId, copyOnClick, make, notify, sizeText } from "./dom.js";
+import { refreshEnd, setEnd, showCountdown } from "./end.js";
 import { Files } from "./files.js";
+import { Members, scopesText } from "./members.js";
 import { MessageLog } from "./messages.js";
+import { isBeingProtected, showOwner, takeClaim } from "./owner.js";
 import { People } from "./people.js";
 import { Link, Room } from "./room.js";
 import { WS_KID } from "./seal.js";
+import { hasIam, session } from "./session.js";
 import { Values } from "./values.js";
 import { Vault } from "./vault.js";
 
@@ -19,9 +23,13 @@ const vault = new Vault(byId("encryption-key")?.textContent);
 const values = new Values(vault);
 const files = new Files();
 const log = new MessageLog(byId("messages"), read);
+const members = hasIam ? new Members() : null;
 const people = new People(byId("people"), byId("names"), writeTo);
 const mine = new Set(); // connections of this page, past ones too
-let room = null;
+const canConnect = session.may("ws_read") || session.may("ws_write");
+let room = null; // stays so for a member who may neither receive nor send
+let isOver = false;
+let shown; // the access token that the room saw last
 let isBack = false; // whether the next welcome is one after a lost link
 
 // ---- the room --------------------------------------------------------------------------------------------------------
@@ -36,15 +44,17 @@ const STATES = {
 const CLOSES = {
   1009: "The last message was too large, and the room closed the connection. Reload the page to come back.",
   4400: "The room did not understand this page and closed the connection. Reload the page to come back.",
+  4403: "That name belongs to another member. You have another one now.",
 };
 
 function enter(uid) {
   const before = room;
   isBack = false;
-  room = new Room(location.origin, token, { uid, subs: before?.subs });
+  const accessToken = hasIam ? async () => (shown = await session.accessToken()) : undefined;
+  room = new Room(location.origin, token, { uid, subs: before?.subs, accessToken });
   before?.close(); // what becomes of its link is no news any more
   const here = room;
-  here.addEventListener("link", ({ detail }) => here === room && showLink(detail));
+  here.addEventListener("link", ({ detail }) => here === room && showLink(detail, uid));
   here.addEventListener("welcome", ({ detail }) => welcome(detail));
   here.addEventListener("msg", ({ detail }) => log.add(detail, mine.has(detail.conn)));
   here.addEventListener("error", ({ detail }) => detail.id === undefined && notify(detail.message, true));
@@ -52,11 +62,22 @@ function enter(uid) {
   here.open();
 }
 
-function showLink({ state, code }) {
+function showLink({ state, code }, uid) {
   document.documentElement.dataset.link = state === Link.CLOSED ? Link.LOST : state;
   byId("link-state").textContent = STATES[state];
   if (state === Link.GONE) showEnd();
-  if (state === Link.CLOSED) notify(CLOSES[code] ?? "The room closed the connection.", true);
+  if (state === Link.CLOSED && code === 4401) attempt(() => comeBack(uid));
+  else if (state === Link.CLOSED) notify(CLOSES[code] ?? "The room closed the connection.", true);
+  if (state === Link.CLOSED && code === 4403) enter(guest());
+}
+
+/** The access token was not good: with a new one, if there is one; else for whatever the space is now. */
+async function comeBack(uid) {
+  if (!hasIam) {
+    if (!isBeingProtected()) location.reload();
+  } else if ((await session.accessToken(shown)) !== undefined) {
+    enter(uid);
+  }
 }
 
 function welcome({ uid, conn, expires_at, recovered }) {
@@ -71,7 +92,13 @@ function welcome({ uid, conn, expires_at, recovered }) {
   refresh();
 }
 
+function guest() {
+  return `guest-${Math.random().toString(36).slice(2, 6)}`;
+}
+
 function showEnd() {
+  isOver = true;
+  session.rest();
   byId("over").hidden = false;
   for (const control of document.querySelectorAll("main :is(button, input, select, textarea):not(.copy)")) {
     control.disabled = true;
@@ -79,8 +106,15 @@ function showEnd() {
 }
 
 async function refresh() {
-  if (document.hidden || room.state !== Link.OPEN) return;
-  await attempt(() => Promise.all([values.refresh(), files.refresh(), refreshEnd()]));
+  if (document.hidden || isOver || (room !== null && room.state !== Link.OPEN)) return;
+  await attempt(async () => {
+    try {
+      await Promise.all([values.refresh(), files.refresh(), refreshEnd(), members?.refresh()]);
+    } catch (error) {
+      if (room !== null || error.status !== 404) throw error;
+      showEnd(); // no link would tell
+    }
+  });
 }
 
 // ---- messages --------------------------------------------------------------------------------------------------------
@@ -153,70 +187,32 @@ function onSubmit(id, work) {
   };
 }
 
-// ---- the end, and who may move it ------------------------------------------------------------------------------------
-
-const clockOffset = Date.parse(document.documentElement.dataset.now) - Date.now(); // clocks differ; the gateway's counts
-let endsAt = 0;
-
-function setEnd(expiresAt) {
-  endsAt = Date.parse(expiresAt);
-  byId("ends").textContent = new Date(endsAt).toLocaleString();
-  showCountdown();
-}
-
-/** Its creator may have moved it. */
-async function refreshEnd() {
-  setEnd((await ask(addressOf())).expires_at);
-}
-
-function showCountdown() {
-  if (room.state === Link.GONE) return;
-  const left = Math.max(0, Math.ceil((endsAt - Date.now() - clockOffset) / 1000));
-  const days = Math.floor(left / 86_400);
-  const clock = [3_600, 60, 1].map((unit) => String(Math.floor((left % (unit * (unit === 3_600 ? 24 : 60))) / unit)));
-  const text = clock.map((part) => part.padStart(2, "0")).join(":");
-  byId("countdown").textContent = days === 0 ? text : `${days} ${days === 1 ? "day" : "days"} ${text}`;
-}
-
-/** The creator's claim comes once, in the fragment, which is no part of a link that is copied on. */
-function takeClaim() {
-  const claim = /^#claim=(ei_[A-Za-z0-9_-]{43})$/.exec(location.hash)?.[1];
-  if (claim !== undefined) {
-    sessionStorage.setItem(stored("claim"), claim);
-    history.replaceState(null, "", location.pathname);
-  }
-  return sessionStorage.getItem(stored("claim"));
-}
-
-function showOwner(bearer) {
-  byId("owner").append(byId("owner-template").content.cloneNode(true));
-  onSubmit("shorten", async () => {
-    const json = { ttl_seconds: Number(byId("new-life").value) };
-    setEnd((await ask(addressOf(), { method: "PATCH", json, bearer })).expires_at);
-    notify("The space has a new end.");
-  });
-  byId("end-space").onclick = () => byId("end-dialog").showModal();
-  byId("end-dialog").onclose = () => {
-    if (byId("end-dialog").returnValue === "end") attempt(() => ask(addressOf(), { method: "DELETE", bearer }));
-  };
-}
-
-// ---- copying ---------------------------------------------------------------------------------------------------------
-
-async function copy(element) {
-  if (navigator.clipboard) {
-    await navigator.clipboard.writeText(element.textContent);
-  } else {
-    getSelection().selectAllChildren(element); // not over HTTPS: the old way
-    document.execCommand("copy");
-  }
-  notify("Copied.");
-}
-
 // ---- all of it -------------------------------------------------------------------------------------------------------
 
-const claim = takeClaim();
-if (claim !== null) showOwner(claim);
+/** What a member may not do is not offered, and the reason is said in its place. */
+function applyScopes() {
+  for (const part of document.querySelectorAll("[data-needs]")) part.hidden = !session.may(part.dataset.needs);
+  for (const note of document.querySelectorAll("[data-lacks]")) note.hidden = session.may(note.dataset.lacks);
+  for (const id of ["rename", "messages"]) byId(id).hidden = !canConnect;
+}
+
+function welcomeMember() {
+  const label = sessionStorage.getItem(stored("joined"));
+  sessionStorage.removeItem(stored("joined"));
+  if (label !== null) notify(`Welcome, ${label}. You may ${scopesText(session.scopes)}.`);
+}
+
+const claim = takeClaim(stored("claim"));
+if (session.isOwner) showOwner();
+else if (claim !== null && !hasIam) showOwner(claim);
+applyScopes();
+welcomeMember();
+copyOnClick();
+session.addEventListener("token", async () => {
+  if (!hasIam) return; // the one that is to be used once the page is loaded again
+  shown = await session.accessToken();
+  room?.authenticate(shown);
+});
 onSubmit("send", send);
 onSubmit("rename", () => {
   enter(byId("new-uid").value);
@@ -233,12 +229,14 @@ byId("text").onkeydown = (event) => {
   event.preventDefault();
   byId("send").requestSubmit();
 };
-for (const each of document.querySelectorAll("[data-copy]")) {
-  each.onclick = () => attempt(() => copy(byId(each.dataset.copy)));
+if (canConnect) {
+  enter(sessionStorage.getItem(stored("uid")) ?? guest());
+} else {
+  byId("link-state").textContent = "without messages";
+  byId("my-uid").textContent = "not in the room";
+  refresh();
 }
-const guest = () => `guest-${Math.random().toString(36).slice(2, 6)}`;
-enter(sessionStorage.getItem(stored("uid")) ?? guest());
 setEnd(document.documentElement.dataset.ends);
-setInterval(showCountdown, 1_000);
+setInterval(() => isOver || showCountdown(), 1_000);
 setInterval(refresh, REFRESH_MS);
 document.addEventListener("visibilitychange", refresh);

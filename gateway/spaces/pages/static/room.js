@@ -9,6 +9,9 @@
  * Events, each with `detail`: `link` ({ state, code }), every frame of the server by its type (`welcome`, `msg`, `join`,
  * `leave`, `state`, `who`, `error`). What the messages mean is left to the page. So is sealing: see seal.js.
  *
+ * In a space with IAM: `accessToken` is an async function that gives the access token (none: the link is closed, 4401);
+ * `authenticate` shows the next one, before the first has ended.
+ *
  * A message of this page whose ack was lost with the link comes back among what was missed, if it has arrived: its
  * `conn` is that of an earlier `welcome`. Those with an ack do not.
  */
@@ -47,7 +50,7 @@ export class Room extends EventTarget {
   #lastId = 0;
   #state = null;
 
-  /** `options`: `uid`, `subs`, `self` (get own messages too), `presence` (true unless said otherwise). */
+  /** `options`: `uid`, `subs`, `self` (get own messages too), `presence` (true unless said otherwise), `accessToken`. */
   constructor(origin, token, options = {}) {
     super();
     this.#origin = origin;
@@ -110,6 +113,11 @@ export class Room extends EventTarget {
     this.#say({ type: "state", data });
   }
 
+  /** With a new access token, the link outlives the one that it was opened with. */
+  authenticate(accessToken) {
+    this.#say({ type: "auth", access_token: accessToken });
+  }
+
   #say(frame) {
     if (this.#state !== Link.OPEN) return false;
     this.#socket.send(JSON.stringify(frame));
@@ -122,10 +130,22 @@ export class Room extends EventTarget {
     const socket = new WebSocket(this.#address(), "echo.v1.json");
     this.#socket = socket;
     this.#listen();
+    if (this.#options.accessToken) socket.onopen = () => this.#showToken(socket);
     socket.onmessage = ({ data }) => this.#take(JSON.parse(data));
     socket.onclose = ({ code }) => {
       if (this.#socket === socket) this.#lost(code);
     };
+  }
+
+  async #showToken(socket) {
+    try {
+      const token = await this.#options.accessToken();
+      if (this.#socket !== socket) return; // lost meanwhile
+      if (token === undefined) this.#end(Link.CLOSED, 4401);
+      else socket.send(JSON.stringify({ type: "auth", access_token: token }));
+    } catch {
+      socket.close(); // there is none at the moment: as if the link were lost
+    }
   }
 
   #address() {
@@ -204,7 +224,7 @@ export class Room extends EventTarget {
   /** Browsers do not see why an upgrade was refused, but that of an ended space has to be told apart. */
   async #comeBack() {
     const timer = this.#timer;
-    const url = new URL(`/api/s/${this.#token}/kv?limit=1`, this.#origin);
+    const url = new URL(`/api/s/${this.#token}/iam`, this.#origin); // which needs no access token
     const status = await fetch(url, { method: "HEAD", signal: AbortSignal.timeout(DEAD_MS) }).then(
       (answer) => answer.status,
       () => null,

@@ -3,6 +3,7 @@
 import { addressOf, ask } from "./api.js";
 import { attempt, button, byId, make, notify, sizeText, syncList } from "./dom.js";
 import { kvKid } from "./seal.js";
+import { session } from "./session.js";
 
 export class Values {
   #vault;
@@ -17,6 +18,7 @@ export class Values {
   }
 
   async refresh() {
+    if (!session.may("kv_read")) return;
     const keys = [];
     let cursor = null;
     do {
@@ -43,6 +45,9 @@ export class Values {
     );
     item.firstChild.append(
       button("Read", () => attempt(() => this.#toggle(item)), { className: "read", ariaLabel: `Read ${key}` }),
+    );
+    if (!session.may("kv_write")) return item;
+    item.firstChild.append(
       button("Edit", () => attempt(() => this.#edit(item)), { className: "edit", ariaLabel: `Edit ${key}` }),
       button("Delete", () => attempt(() => this.#delete(key)), { className: "delete", ariaLabel: `Delete ${key}` }),
     );

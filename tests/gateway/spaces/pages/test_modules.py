@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import segno
 
 import gateway.spaces.pages
 from schemas.closes import Return
@@ -43,7 +44,7 @@ BROWSER = """
 
 
 def run(tmp_path: Path, script: str, *arguments: str) -> Any:
-    for name in ("room.js", "seal.js"):
+    for name in ("room.js", "seal.js", "qr.js"):
         (tmp_path / name.replace(".js", ".mjs")).write_bytes((STATIC / name).read_bytes())
     file = tmp_path / "try.mjs"
     file.write_text(script)
@@ -151,7 +152,7 @@ def test_the_room_comes_back_with_what_it_saw_last_and_the_subspaces_it_is_in(tm
         f"{base}uid=ada&self=1&presence=1&subs=b&since=11&epoch=e",
         f"{base}uid=ada&self=1&presence=1&subs=b&since=3&epoch=other",
     ]
-    assert (protocol, asked) == ("echo.v1.json", ["HEAD", "/api/s/es_x/kv"])
+    assert (protocol, asked) == ("echo.v1.json", ["HEAD", "/api/s/es_x/iam"])
 
 
 def test_a_message_with_an_ack_is_not_asked_for_again_and_one_without_comes_back_with_its_conn(tmp_path: Path) -> None:
@@ -248,3 +249,73 @@ def test_a_link_that_is_silent_is_pinged_and_then_given_up(tmp_path: Path) -> No
     assert states == ["open", "open", "lost"]
     assert sent == [{"type": "ping"}] * 2
     assert is_closed
+
+
+def test_a_link_with_an_access_token_shows_it_first_and_the_next_one_later(tmp_path: Path) -> None:
+    script = f"""
+        import {{ Room }} from "./room.mjs";
+        {BROWSER}
+        const tokens = ["ea_1", "ea_2"], states = [];
+        const room = new Room("https://echo.test", "es_x", {{ accessToken: async () => tokens.shift() }});
+        room.addEventListener("link", ({{ detail }}) => states.push([detail.state, detail.code]));
+        room.open();
+        const one = last();
+        await one.onopen();
+        room.authenticate("too early");
+        one.say(welcome());
+        room.authenticate("ea_next");
+        one.onclose({{ code: 1012 }});
+        await wait(500);
+        await last().onopen();
+        const second = last().sent;
+        last().onclose({{ code: 1006 }});
+        await wait(2_000);
+        await last().onopen();
+        console.log(JSON.stringify([one.sent, second, last().sent, states.at(-1)]));
+    """
+    first, second, third, state = run(tmp_path, script)
+    assert [frame["access_token"] for frame in first] == ["ea_1", "ea_next"]
+    assert {frame["type"] for frame in first} == {"auth"}
+    assert [frame["access_token"] for frame in second] == ["ea_2"]
+    assert (third, state) == ([], ["closed", 4401])
+
+
+def test_a_link_whose_token_cannot_be_had_at_the_moment_is_tried_again(tmp_path: Path) -> None:
+    script = f"""
+        import {{ Room }} from "./room.mjs";
+        {BROWSER}
+        const accessToken = async () => {{ throw new Error("later"); }};
+        const room = new Room("https://echo.test", "es_x", {{ accessToken }});
+        room.open();
+        await last().onopen();
+        console.log(JSON.stringify([last().isClosed, room.state]));
+    """
+    assert run(tmp_path, script) == [True, "connecting"]
+
+
+# ---- qr.js -----------------------------------------------------------------------------------------------------------
+
+# Bytes that fill a version at the lowest level: segno pads what is shorter in its own way, which readers pass over.
+FULL_VERSIONS = (17, 32, 53, 78, 106, 134, 154, 192, 230, 271, 321, 367, 425, 458, 520)
+
+
+def test_qr_codes_are_those_of_segno_in_every_version(tmp_path: Path) -> None:
+    script = """
+        import { qrModules } from "./qr.mjs";
+        const codes = JSON.parse(process.argv[2]).map((text) => qrModules(text).map((row) => row.map(Number).join("")));
+        console.log(JSON.stringify(codes));
+    """
+    texts = [("https://gw.example/s/es_x#invite=ei_" * 20)[:length] for length in FULL_VERSIONS]
+    for text, rows in zip(texts, run(tmp_path, script, json.dumps(texts)), strict=True):
+        theirs = segno.make_qr(text.encode(), error="l", mask=3, boost_error=False, mode="byte")
+        assert rows == ["".join(str(module) for module in row) for row in theirs.matrix], theirs.version
+
+
+def test_text_that_no_code_holds_is_refused_with_words(tmp_path: Path) -> None:
+    script = """
+        import { qrModules } from "./qr.mjs";
+        let said = null;
+        try { qrModules("x".repeat(521)); } catch (error) { said = error.message; }
+        console.log(JSON.stringify([said, qrModules("x".repeat(130)).length]));
+    """
+    assert run(tmp_path, script) == ["The link is too long for a QR code.", 41]
