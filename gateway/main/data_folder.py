@@ -3,7 +3,7 @@
     token.key   the Ed25519 seed that signs tokens        ca.key, ca.crt   the CA that vouches for nodes
     leafs/      the certificates it has issued            revoked          ids of revoked tokens, one a line
     log.sqlite  the command log                           lock             held while somebody uses the folder
-    echo.key    32 bytes for what the gateway seals for itself; made by the first start with echo spaces
+    echo.key    32 bytes for what the gateway seals for itself; made by the first start that knows its own address
     token.jwks  where the last start found the keys of a deployment's own tokens; without it tokens are made here
     operator-scopes.since  when the folder first met a gateway that knows operators' scopes, in ms: tokens of operators
                 issued before then have all of them if they name none

@@ -23,7 +23,7 @@ class Feature:
     start: Callable[[Supervisor], None] = _nothing
     """Start what runs for as long as the gateway does."""
     revoke: Callable[[str], None] = _nothing
-    """A token was revoked: end what it opened."""
+    """A token was revoked, or its grant has ended or lapsed: end what belongs to this id."""
     takes_upgrade: Callable[[str], bool] = _never
     """By path: whether a route of this feature takes WebSocket upgrades, with the door's UPGRADE."""
     refusal_form: FormOf = device_form_only

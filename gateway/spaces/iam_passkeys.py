@@ -60,7 +60,7 @@ class VerifiedPasskeys:
         now_s = self._now_s()
         taken = self._ceremonies.take(ceremony, Purpose.REGISTER, realm, browser=asker.browser, now_s=now_s)
         new = None if taken is None else register(self.party(), taken, credential)
-        if taken is None or new is None or isinstance(new, PasskeyFault):
+        if taken is None or new is None or isinstance(new, PasskeyFault) or self._is_known_elsewhere(new.credential_id):
             return None
         return Registered(Passkey(new.credential_id, new.public_key, new.sign_count), taken.context)
 

@@ -39,13 +39,14 @@ def join_feature(
     now: Callable[[], Moment],
 ) -> Feature:
     """`worlds` are all that there are: no credential is of two. `passkey_script` is the module `passkey.js`."""
-    rate = Rate(settings.ceremonies_burst, settings.ceremonies_per_min / 60)
+    requests = Rate(settings.requests_burst, settings.requests_per_s)
+    begun = Rate(settings.ceremonies_burst, settings.ceremonies_per_min / 60)
 
     def is_taken(credential_id: bytes) -> bool:
         return worlds.find(credential_id) is not None
 
     routes = {
-        **JoinRoutes(members, ceremonies, party, is_taken, base, rate, now).routes,
+        **JoinRoutes(members, ceremonies, party, is_taken, base, requests, begun, now).routes,
         **Assets(ASSETS, STATIC, passkey_script).routes,
     }
     return Feature(routes, refusal_form=_form_at)

@@ -32,7 +32,7 @@ from gateway.identity.passkeys.verification import register
 from gateway.net.echo_answers import NO_STORE, media_type, refuse, refuse_method
 from gateway.net.exchange import Exchange
 from gateway.net.rates import Rate, address_of
-from gateway.net.router import ANY, Routes
+from gateway.net.router import ANY, Handler, Routes
 from gateway.pages.rendering import Page, Renderer
 from schemas.echo.errors import EchoError
 from schemas.echo.times import rfc3339
@@ -70,20 +70,29 @@ class JoinRoutes:
         party: Callable[[], RelyingParty],
         is_taken: Callable[[bytes], bool],
         base: Callable[[], str],
-        rate: Rate,
+        requests: Rate,
+        begun: Rate,
         now: Callable[[], Moment],
     ) -> None:
-        """`ceremonies` may be shared with others. `is_taken` says whether a credential is known in any world. `rate` is
-        of ceremonies, by address; guesses of an invitation count."""
+        """`ceremonies` may be shared with others. `is_taken` says whether a credential is known in any world. Both
+        rates are by address; `begun` is of ceremonies, and guesses of an invitation count."""
         self._members = members
         self._ceremonies = ceremonies
         self._party = party
         self._is_taken = is_taken
         self._base = base
-        self._rate = rate
+        self._requests = requests
+        self._begun = begun
         self._now = now
         self._renderer = Renderer(TEMPLATES, ASSETS)
-        self.routes: Routes = {JOIN: (ANY, self._join), OPTIONS: (ANY, self._begin)}
+        self.routes: Routes = {JOIN: (ANY, self._limited(self._join)), OPTIONS: (ANY, self._limited(self._begin))}
+
+    def _limited(self, handle: Handler) -> Handler:
+        async def limited(exchange: Exchange) -> None:
+            wait_ms = self._requests.take(address_of(exchange), self._now().mono_s)
+            await (handle(exchange) if wait_ms is None else _refuse_rate(exchange, wait_ms))
+
+        return limited
 
     async def _join(self, exchange: Exchange) -> None:
         if exchange.method == "POST":
@@ -110,9 +119,9 @@ class JoinRoutes:
         if asked is None:
             return
         address, now_s = address_of(exchange), self._now().mono_s
-        wait_ms = self._rate.take(address, now_s)
+        wait_ms = self._begun.take(address, now_s)
         if wait_ms is not None:
-            await refuse(exchange, EchoError.RATE_LIMITED, retry_after_ms=wait_ms)
+            await _refuse_rate(exchange, wait_ms)
             return
         member = self._members.of_invite(asked.invite)
         if member is None or member.invite is None:
@@ -177,6 +186,10 @@ class JoinRoutes:
             except (msgspec.MsgspecError, RecursionError):
                 await refuse(exchange, EchoError.INVALID_PAYLOAD)
         return None
+
+
+async def _refuse_rate(exchange: Exchange, wait_ms: int) -> None:
+    await refuse(exchange, EchoError.RATE_LIMITED, retry_after_ms=wait_ms)
 
 
 def _shown(member: Member) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass, field
 
 from actors.log.memory_store import MemoryDisk, MemoryStore
+from actors.log.store import LogStore
 from actors.member.given import Invited, Issued
 from actors.member.member_events import Passkey
 from actors.member.members import Members
@@ -31,10 +32,10 @@ class Town:
     def now(self) -> Moment:
         return Moment((self.now_ms - START_MS) / 1000, self.now_ms + self.set_by_ms)
 
-    async def members(self) -> Members:
+    async def members(self, store: LogStore | None = None) -> Members:
         """As after a start."""
         members = Members(
-            MemoryStore(self.disk),
+            store or MemoryStore(self.disk),
             self.settings,
             self.now,
             lambda count: next(self.numbers).to_bytes(count),

@@ -1,5 +1,7 @@
 """Members on a log: who is one, what their grants are worth, what a restart and the clock leave of it."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 import structlog
@@ -7,6 +9,7 @@ import trio
 
 from actors.grants.grant_rules import GrantFault
 from actors.log.memory_store import MemoryStore
+from actors.log.sqlite_store import SqliteStore
 from actors.member.given import Invited, Issued
 from actors.member.member_events import Member
 from actors.member.member_rules import Trouble
@@ -333,3 +336,26 @@ async def test_no_secret_is_written() -> None:
         msgspec.json.decode(event.data)["event"]
         for event in await MemoryStore(town.disk).read(stream_of(made.member.member_id))
     } == {"MemberInvited@1", "MemberJoined@1", "GrantIssued@1"}
+
+
+async def test_history_on_a_disk_is_cut_and_members_stay(tmp_path: Path) -> None:
+    town, path = Town(), tmp_path / "log.sqlite"
+    async with await SqliteStore.open(path) as store:
+        members = await town.members(store)
+        member_id = await joined(members)
+        spent = given = await issued(members, member_id)
+        gone = await joined(members, b"q")
+        await members.revoke(gone, "ops")
+        for _ in range(SNAPSHOT_EVENTS + 5):
+            town.passes(600)
+            given = await refreshed(members, given.refresh_token)
+    async with await SqliteStore.open(path) as store:
+        await store.compact(town.now_ms + 1)
+        assert len(await store.read(stream_of(member_id))) < SNAPSHOT_EVENTS
+        assert await store.read(stream_of(gone)) == ()
+        members = await town.members(store)
+        assert [member.member_id for member in members] == [member_id]
+        town.passes(600)
+        await refreshed(members, given.refresh_token)
+        town.passes(60)
+        assert await members.refresh(spent.refresh_token, None) is GrantFault.REUSED

@@ -210,7 +210,8 @@ async def test_tokens_grants_and_members_outlive_a_restart_and_so_does_their_end
         _, person = await member_of(one.gateway, tenant=TENANT)
         lost, other = await member_of(one.gateway, tenant="globex")
         kept, gone = await person.sign_in(), await person.sign_in()
-        await other.sign_in()
+        foreign = await call(one, (await other.sign_in())["access_token"])
+        assert foreign.status_code == 403, "a node of another tenant"
         await person.form("/oauth/revoke", {"token": gone["refresh_token"]})
         await operate(one.gateway, "POST", "/admin/members/revoke", {"member": lost["member_id"]})
         port = one.gateway.http.rpartition(":")[2]
@@ -291,6 +292,10 @@ async def test_passkeys_of_spaces_and_of_fleets_are_of_two_worlds(tmp_path: Path
         assert given["access_token"].startswith("ea_"), "the passkey decides the world"
         owner.authenticator, person.authenticator = person.authenticator, owner.authenticator
 
+        assert (await owner.login()).status == 200
+        hers, link = person.authenticator.passkeys[-1].id, await owner.ask("POST", "/iam/invites", {"scope": "kv_read"})
+        thief = SpacePerson(gateway, made)
+        assert (await thief.join(link.json["invite"], "", Signed(credential_id=hers))).status == 401
         taken = owner.authenticator.passkeys[-1].id
         invited = await invite(gateway, TENANT)
         assert (await Person(gateway).join(invited["invite"], Signed(credential_id=taken))).status_code == 401
@@ -347,6 +352,15 @@ async def test_invitation_is_used_by_our_own_page_in_the_browser_that_began(tmp_
         assert (await person.post("/join", body)).status_code == 201
         assert (await person.post("/join", body)).status_code == 401
         assert (await person.get("/join/options")).status_code == 405
+
+
+async def test_invitations_cannot_be_guessed_without_end_nor_pages_asked_for(tmp_path: Path) -> None:
+    async with site(tmp_path, oauth__ceremonies_burst=2, oauth__requests_burst=5, oauth__requests_per_s=0.001) as one:
+        person, wrong = Person(one.gateway), {"invite": "ei_" + "A" * 43}
+        answers = [(await person.post("/join/options", wrong)) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [401, 401, 429]
+        assert int(answers[-1].headers["retry-after"]) > 0
+        assert [(await person.get("/join", host="localhost")).status_code for _ in range(3)] == [200, 200, 429]
 
 
 async def test_operators_need_the_scope_and_say_what_fits(tmp_path: Path) -> None:
