@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from actors.grants.grant_rules import GrantLimits
 from actors.grants.grants import LAPSE_S, OVERLAP_MS
+from actors.member.settings import MemberSettings
 from gateway.identity.oauth.oauth_errors import OAuthError
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.passkeys.ceremony_rules import LIFE_S
@@ -61,8 +62,11 @@ def test_every_row_of_an_attack_names_its_answer() -> None:
 
 
 def test_numbers_of_sign_in_are_those_of_the_code() -> None:
-    limits, oauth = GrantLimits(), OAuthSettings()
-    assert f"| lives for | {limits.access_s:,} s |" in SIGN_IN
+    limits, oauth, members = GrantLimits(), OAuthSettings(), MemberSettings()
+    assert f"| lives for | {limits.access_s:,} s | {members.access_s} s at most |" in SIGN_IN
+    assert f"{members.refresh_s // DAY_S} days without use, {members.grant_s // DAY_S} days in all" in SIGN_IN
+    assert f"one use; {members.invite_s // 3600} hours" in SIGN_IN
+    assert members.grants_max == limits.member_grants_max, "one sentence speaks of both"
     assert f"`er_…`, {limits.refresh_s // DAY_S} days; neither beyond the space" in SIGN_IN
     assert f"| {LIFE_S / 60:.0f} minutes, one attempt |" in SIGN_IN
     assert f"| {oauth.code_s:.0f} s, one attempt; that it was used, {oauth.used_code_s / 3600:.0f} hour |" in SIGN_IN
