@@ -30,7 +30,7 @@ demo: env  ## see it work
 test: check  ## format, lint, types, then every test
 	$(BIN)/python -m pytest
 
-conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON)  ## the official MCP suite, both eras, and real clients (needs npm)
+conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON)  ## the official MCP suite, both eras, and real clients (needs npm and Chromium)
 	$(BIN)/python -m tests.conformance.run
 	$(BIN)/python -m tests.clients.run
 
