@@ -15,7 +15,7 @@ from actors.member.members import Members
 from actors.node.moment import Moment
 from gateway.identity.members.feature import join_feature, members_feature
 from gateway.identity.members.fleet_world import FleetWorld
-from gateway.identity.oauth.feature import disabled_oauth_feature, oauth_feature
+from gateway.identity.oauth.feature import oauth_feature
 from gateway.identity.oauth.joined_worlds import JoinedWorlds
 from gateway.identity.oauth.passkey_sign_in import CeremonySignIn
 from gateway.identity.oauth.resource_rules import Resources
@@ -48,6 +48,8 @@ class FleetSignInOff(Enum):
 class SignIn:
     features: tuple[Feature, ...]
     fleet_off: FleetSignInOff | None
+    base: PublicBase | None = None
+    """Of the authorization server, where one runs."""
 
 
 def can_have_passkeys(base: PublicBase) -> bool:
@@ -81,14 +83,12 @@ def sign_in(
         folder.verifier.know_grants(members.standing, partial(_is_ours, base))
         for grant_id in filter(folder.verifier.is_revoked, list(members.standing)):  # while no gateway ran
             members.end_soon(grant_id)
-    if not has_mcp:
-        return SignIn((*features, disabled_oauth_feature()), off)
     kinds: dict[str, Worlds] = {}
     if members is not None and base is not None and off is None:  # asked first: nobody else's passkey may hide these
         kinds["fleet"] = FleetWorld(members, folder.issuer, folder.verifier, base, new_id, now)
     if space_world is not None:
         kinds["space"] = space_world
-    if base is None or not kinds:
+    if base is None or not kinds or not has_mcp:
         return SignIn(features, off)
 
     def party() -> RelyingParty:
@@ -98,9 +98,9 @@ def sign_in(
     passkeys = CeremonySignIn(ceremonies, party, worlds, now)
     oauth = oauth_feature(worlds, passkeys, settings, base, base.local, key, PASSKEY_SCRIPT, now)
     if members is None or off is not None:
-        return SignIn((*features, oauth), off)
+        return SignIn((*features, oauth), off, base)
     join = join_feature(members, worlds, ceremonies, party, settings, base, PASSKEY_SCRIPT, now)
-    return SignIn((*features, oauth, join), off)
+    return SignIn((*features, oauth, join), off, base)
 
 
 def _fleet_off(members: Members | None, base: PublicBase | None, *, has_mcp: bool) -> FleetSignInOff | None:

@@ -1,5 +1,6 @@
-"""`/mcp`, its views and their documents where the operator has switched MCP off: 503 for everybody."""
+"""`/mcp`, its views, documents and the authorization server where the operator has switched MCP off: 503 for all."""
 
+from gateway.identity.oauth.documents import ISSUER_PATH, SERVER_DOCUMENT
 from gateway.main.feature import Feature
 from gateway.mcp.views import VIEWS
 from gateway.net.echo_answers import refuse
@@ -14,4 +15,5 @@ async def _refuse(exchange: Exchange) -> None:
 
 def disabled_feature() -> Feature:
     routes: dict[str, Route] = {path: (ANY, _refuse) for view in VIEWS for path in (view.path, view.metadata_path)}
-    return Feature(routes)
+    sign_in: dict[str, Route] = dict.fromkeys((SERVER_DOCUMENT, ISSUER_PATH, f"{ISSUER_PATH}/*"), (ANY, _refuse))
+    return Feature({**routes, **sign_in})

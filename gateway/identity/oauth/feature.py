@@ -10,7 +10,7 @@ from gateway.identity.oauth.answers import form_at
 from gateway.identity.oauth.authorize_routes import AuthorizeRoutes
 from gateway.identity.oauth.authorize_rules import Terms
 from gateway.identity.oauth.code_rules import Codes
-from gateway.identity.oauth.documents import ISSUER_PATH, SERVER_DOCUMENT, ServerDocument
+from gateway.identity.oauth.documents import ISSUER_PATH, ServerDocument
 from gateway.identity.oauth.offer_rules import Offers
 from gateway.identity.oauth.registration import ClientIds
 from gateway.identity.oauth.resource_rules import Resources
@@ -18,12 +18,8 @@ from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.oauth.token_routes import TokenRoutes
 from gateway.identity.oauth.worlds import PasskeySignIn, Worlds
 from gateway.main.feature import Feature
-from gateway.net.echo_answers import refuse
-from gateway.net.exchange import Exchange
 from gateway.net.rates import Rate
-from gateway.net.router import ANY
 from gateway.pages.assets import Assets
-from schemas.echo.errors import EchoError
 
 
 def oauth_feature(
@@ -58,12 +54,3 @@ def oauth_feature(
         **Assets(ASSETS, STATIC, passkey_script).routes,
     }
     return Feature(routes, refusal_form=form_at)
-
-
-def disabled_oauth_feature() -> Feature:
-    """The same paths, where there is no `/mcp` to sign in for."""
-
-    async def answer_disabled(exchange: Exchange) -> None:
-        await refuse(exchange, EchoError.MCP_DISABLED)
-
-    return Feature(dict.fromkeys((SERVER_DOCUMENT, f"{ISSUER_PATH}/*"), (ANY, answer_disabled)), refusal_form=form_at)
