@@ -231,6 +231,8 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space: s
     print(f"  .venv/bin/heliograph nodes --data {gateway.folder.path}")
     print(f"  .venv/bin/heliograph watch {name} --data {gateway.folder.path}")
     print(f"  .venv/bin/heliograph log {name} --data {gateway.folder.path}")
+    scope = Scope.READ_ONLY
+    print(f"  .venv/bin/heliograph member invite --tenant {TENANT} --scope {scope} --data {gateway.folder.path}")
     if space is not None:
         print(f"  curl -s {space}/prompt")
         print(f"  .venv/bin/heliograph space join {space}")
