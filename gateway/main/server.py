@@ -17,6 +17,7 @@ import trio
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
 from actors.member.members import Members
+from actors.push.counts import PushCounts
 from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -67,6 +68,9 @@ from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
+from gateway.push.network import Network
+from gateway.push.opening import push_of_spaces, push_tools
+from gateway.push.space_push import SpacePush
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import counts_bodies, ends_feature, spaces_feature
 from gateway.spaces.iam_passkeys import passkeys_at
@@ -123,10 +127,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, make_binding: MakeBinding = Binding) -> AsyncIterator[Running]:
+async def running(
+    settings: Settings, make_binding: MakeBinding = Binding, push_network: Network | None = None
+) -> AsyncIterator[Running]:
     """A gateway, listening, for as long as the block lasts; leaving it stops everything in order.
 
-    `make_binding` lets a test add to what the MCP endpoint offers.
+    `make_binding` lets a test add to what the MCP endpoint offers, `push_network` be a push service.
     Raises SettingsError before anything has started, ProcessMustStopError when the gateway cannot go on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -145,7 +151,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     has_base = settings.echo.enabled or is_known(settings.http.public_url, http.host)
     base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if has_base else None
     mint, now_here = Mint(os.urandom), now_of_this_run()
-    space_counts = SpaceCounts()
+    space_counts, push_counts = SpaceCounts(), PushCounts()
+    push = push_tools(settings.push, now_here, push_counts, push_network)
 
     def new_id() -> str:
         return mint.mint(now_here().wall_ms)
@@ -212,9 +219,21 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
                 passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s, is_of_fleet)
-                has_mcp = settings.mcp.enabled
+                room_push = None
+                if push is not None:
+                    space_push = push_of_spaces(spaces, push, settings.push)
+                    room_push = SpacePush(space_push, kept.iam, admission.access)
                 routes = spaces_feature(
-                    spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
+                    spaces,
+                    kept.iam,
+                    admission,
+                    settings.echo,
+                    base,
+                    new_id,
+                    audit,
+                    passkeys,
+                    room_push,
+                    has_mcp=settings.mcp.enabled,
                 )
                 echo_features = (*echo_features, routes, entrance.feature)
                 space_world = None if passkeys is None else SpaceWorld(kept.iam)
@@ -264,6 +283,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms),
+                push=push_counts,
                 started_s=now_here().wall_ms / 1000,
             )
 

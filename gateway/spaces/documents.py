@@ -26,6 +26,10 @@ _SIGN_IN = Template(
     "what the scopes allow."
 )
 _NO_SIGN_IN = "OAuth and\npasskeys are not offered on this instance."
+_PUSH = (_FOLDER / "description_push.md").read_text().rstrip()
+_NO_PUSH = "Web Push is not configured on this instance: its routes answer 503 `push_not_configured`."
+_PUSH_TOOLS = "as the routes of [Web Push](#web-push-browser-notifications)"
+_NO_PUSH_TOOLS = "`push_not_configured`: this instance does not offer Web Push"
 _PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
 _ENCRYPTED = Template(
     "Encryption is on: values and message data must be JWE compact strings (alg dir, enc A256GCM, random 96-bit IV).\n"
@@ -80,10 +84,17 @@ class FileDocument(TypedDict):
 
 class Documents:
     def __init__(
-        self, settings: EchoSettings, base: Callable[[], str], *, has_mcp: bool = True, has_sign_in: bool = False
+        self,
+        settings: EchoSettings,
+        base: Callable[[], str],
+        *,
+        has_mcp: bool = True,
+        has_sign_in: bool = False,
+        has_push: bool = False,
     ) -> None:
         self._settings = settings
         self._base = base
+        self._has_push = has_push
         self._has_mcp = has_mcp
         self._has_sign_in = has_sign_in
 
@@ -143,8 +154,9 @@ class Documents:
     def description(self) -> str:
         values = self._values()
         sign_in = _SIGN_IN.substitute(values) if self._has_sign_in else _NO_SIGN_IN
-        mcp = _MCP.substitute(values, sign_in=sign_in) if self._has_mcp else _NO_MCP
-        return _DESCRIPTION.substitute(values, mcp=mcp)
+        push_tools = _PUSH_TOOLS if self._has_push else _NO_PUSH_TOOLS
+        mcp = _MCP.substitute(values, sign_in=sign_in, push=push_tools) if self._has_mcp else _NO_MCP
+        return _DESCRIPTION.substitute(values, mcp=mcp, push=_PUSH if self._has_push else _NO_PUSH)
 
     def _values(self) -> dict[str, object]:
         settings = self._settings

@@ -27,6 +27,7 @@ from gateway.spaces.mcp_sessions import RoomSessions
 from gateway.spaces.pages import ASSETS, STATIC
 from gateway.spaces.pages.page_routes import PageRoutes, Protection
 from gateway.spaces.refusals import form_at
+from gateway.spaces.room_push import NoPush, RoomPush
 from gateway.spaces.room_tools import RoomTools
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
@@ -43,14 +44,18 @@ def spaces_feature(
     new_id: Callable[[], str],
     audit: Audit,
     passkeys: PasskeyCeremonies | None = None,
+    push: RoomPush | None = None,
     *,
     has_mcp: bool = True,
 ) -> Feature:
     """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens.
 
-    Without `passkeys` nobody can become a member, so IAM stays off.
+    Without `passkeys` nobody can become a member, so IAM stays off. Without `push` nobody is notified.
     """
-    documents = Documents(settings, base, has_mcp=has_mcp, has_sign_in=passkeys is not None)
+    push = push or NoPush()
+    documents = Documents(
+        settings, base, has_mcp=has_mcp, has_sign_in=passkeys is not None, has_push=push.is_configured
+    )
     shares = UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
     kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)
@@ -58,6 +63,7 @@ def spaces_feature(
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},
         **IamRoutes(iam, admission, settings, base).methods,
+        **push.methods,
     }
     if passkeys is not None:
         more |= IamCeremonies(iam, passkeys, admission, settings, base, lambda: spaces.now().mono_s).methods
@@ -72,7 +78,7 @@ def spaces_feature(
     }
     refused = spaces.counts.requests_refused
     counted = {path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}
-    tools = RoomTools(space_values, space_files, documents, shares, settings)
+    tools = RoomTools(space_values, space_files, documents, shares, settings, push)
     sessions = RoomSessions(tools, admission, spaces, iam, settings, audit, new_id)
     spaces.on_end.append(sessions.end)
     iam.on_iam.append(sessions.end)

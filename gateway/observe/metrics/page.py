@@ -17,9 +17,11 @@ from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.reports import Drop
+from actors.push.counts import PushCounts
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
 from gateway.governance.denials import DenialCode
+from gateway.observe.metrics.push_families import push_families
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
 from schemas.closes import StreamClose
@@ -44,6 +46,7 @@ class MetricsPage:
     mcp_sessions: Sequence[Sized]  # of every kind
     listeners: Sized
     spaces: SpaceFamilies
+    push: PushCounts
     started_s: float  # Unix time
     build: Mapping[str, str] = field(default_factory=_build)
 
@@ -61,6 +64,7 @@ class MetricsPage:
             "heliograph_listeners", "MCP clients that are told of changes, by session or stream.", len(self.listeners)
         )
         yield from self.spaces.families()
+        yield from push_families(self.push)
         yield from self._process()
 
     def _calls(self) -> Iterator[Family]:
