@@ -16,6 +16,7 @@ from gateway.main.public_base import PublicBase
 from gateway.main.settings import Settings
 from gateway.net.pump import Pump
 from gateway.projects.opening import opened_projects, projects_feature
+from gateway.projects.service_text import service_text
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.documents import Documents, app_prompt
 from gateway.spaces.feature import ends_feature, spaces_feature
@@ -76,6 +77,7 @@ async def echo_side(
         audit,
         passkeys,
         app_prompt_of=app_prompt_of,
+        sections=[lambda: service_text(settings.projects)],
         has_mcp=settings.mcp.enabled,
     )
     prompt_of = Documents(echo, base, app_prompt_of).prompt
