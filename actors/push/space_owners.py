@@ -5,6 +5,8 @@ from schemas.echo.errors import EchoError
 
 
 class SpaceOwners:
+    gone = EchoError.SPACE_NOT_FOUND
+
     def __init__(self, spaces: EchoSpaces) -> None:
         self.store = spaces.store
         self._spaces = spaces
@@ -13,7 +15,7 @@ class SpaceOwners:
         return await self._spaces.opened(owner_id)
 
     async def made(self, owner_id: str) -> EchoError | None:
-        return None if await self._spaces.opened(owner_id) else EchoError.SPACE_NOT_FOUND
+        return None if await self._spaces.opened(owner_id) else self.gone
 
     def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
         return self._spaces.disk_fault(more_bytes)

@@ -15,7 +15,7 @@ import trio
 
 from actors.push.subscription_rules import Outcome, Subscriber, after, is_same, place_for
 from actors.space.spaces import error_of
-from actors.space.store import Refused, SpaceStore
+from actors.space.store import NOT_FOUND, Refused, SpaceStore
 from schemas.echo.errors import EchoError
 
 ROW_BYTES = 1_024  # that a subscription takes besides its endpoint, about: where room of the disk is asked for
@@ -25,6 +25,7 @@ class Owners(Protocol):
     """Those whose tables these are."""
 
     store: SpaceStore
+    gone: EchoError  # what there is to say of one that there is not
 
     async def opened(self, owner_id: str) -> bool:
         """Have its index in memory until the next wait; False: there is none, or nothing of it."""
@@ -82,7 +83,7 @@ class Subscriptions:
             return fault
         put = await self._owners.store.put_subscription(owner_id, new.endpoint, msgspec.msgpack.encode(new))
         if isinstance(put, Refused):
-            return error_of(put)
+            return self._fault(put)
         if place.gives_up is not None:  # afterwards: nobody goes for one that was not kept
             await self._remove(owner_id, place.gives_up)
         return put
@@ -98,7 +99,7 @@ class Subscriptions:
         if not await self._owners.opened(owner_id):
             return False
         removed = await self._owners.store.delete_subscription(owner_id, endpoint)
-        return error_of(removed) if isinstance(removed, Refused) else removed
+        return self._fault(removed) if isinstance(removed, Refused) else removed
 
     async def all(self, owner_id: str) -> list[Subscriber]:
         """In the order of their endpoints; none where there is no such owner."""
@@ -134,6 +135,9 @@ class Subscriptions:
                     for one, outcome in outcomes.items():
                         nursery.start_soon(settle_one, one, outcome)
         return unremoved
+
+    def _fault(self, refused: Refused) -> EchoError:
+        return self._owners.gone if refused == NOT_FOUND else error_of(refused)
 
     def _turn(self, owner_id: str) -> trio.Lock:
         """Kept for as long as somebody has it or waits for it."""

@@ -14,6 +14,7 @@
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
+    [projects]  projects, their sites and their API (gateway/projects/settings.py)
     [push]      Web Push: keys and limits           (gateway/push/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
@@ -48,6 +49,7 @@ from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.projects.settings import ProjectsSettings
 from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 
@@ -56,6 +58,7 @@ BARE = {
     "MCP_ENABLED": "mcp.enabled",
     "MCP_RELAX_ORIGIN": "mcp.relax_origin",
     "LOG_MCP": "log.mcp",
+    "API_BEARER_TOKEN": "projects.api_bearer_token",
     "VAPID_PUBLIC_KEY": "push.vapid_public_key",
     "VAPID_PRIVATE_KEY": "push.vapid_private_key",
     "VAPID_SUBJECT": "push.vapid_subject",
@@ -136,6 +139,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     echo: EchoSettings = msgspec.field(default_factory=EchoSettings)
+    projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
     push: PushSettings = msgspec.field(default_factory=PushSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)

@@ -1,13 +1,27 @@
-"""What sending takes, from the settings: made once, before anything listens, so that a mistake stops the start."""
+"""What sending takes, from the settings, made before anything listens so that a mistake stops the start; and the tables
+of subscriptions.
+
+Those of spaces lie with the spaces. Those of projects have a store of their own:
+
+DATA/projects/spaces.sqlite, DATA/projects/spaces/      as `actors/space/sqlite_space_store.py` has it
+"""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Set
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from actors.node.moment import Moment
 from actors.push.counts import PushCounts
+from actors.push.project_owners import ProjectOwners
 from actors.push.space_owners import SpaceOwners
 from actors.push.subscriptions import Subscriptions
 from actors.space.spaces import EchoSpaces
+from actors.space.sqlite_space_store import DATABASE, SqliteSpaceStore
+from actors.space.store import SpaceStore, SpaceStoreLimits
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
 from gateway.push.endpoint_rules import PushHosts
 from gateway.push.network import Internet, Network, tls_contexts
 from gateway.push.notify_shares import NotifyShares
@@ -15,6 +29,8 @@ from gateway.push.push_service import PushService, PushTools
 from gateway.push.sender import Sender
 from gateway.push.settings import PushSettings
 from gateway.push.vapid import VapidTokens, read_keys
+
+FOLDER = "projects"
 
 
 def push_tools(
@@ -24,12 +40,11 @@ def push_tools(
     keys = read_keys(settings)
     if keys is None:
         return None
-    contexts = tls_contexts(settings.ca_certificates)
     sender = Sender(
         settings,
         VapidTokens(keys),
         network or Internet(),
-        contexts,
+        tls_contexts(settings.ca_certificates),
         os.urandom,
         lambda: now().wall_ms / 1000,
     )
@@ -39,3 +54,38 @@ def push_tools(
 def push_of_spaces(spaces: EchoSpaces, tools: PushTools, settings: PushSettings) -> PushService:
     subscriptions = Subscriptions(SpaceOwners(spaces), settings.subscriptions_per_space_max)
     return PushService("space_id", subscriptions, tools, lambda: spaces.now().wall_ms)
+
+
+def push_of_projects(owners: ProjectOwners, tools: PushTools, settings: PushSettings) -> PushService:
+    subscriptions = Subscriptions(owners, settings.subscriptions_per_project_max)
+    return PushService("project_id", subscriptions, tools, owners.now_ms)
+
+
+@asynccontextmanager
+async def opened_project_store(
+    folder: Path, limits: SpaceStoreLimits, *, is_wanted: bool
+) -> AsyncIterator[SpaceStore | None]:
+    """None where it is not wanted and there has never been one: what is left of deleted projects is erased anyway."""
+    place = folder / FOLDER
+    if not is_wanted and not (place / DATABASE).exists():
+        yield None
+        return
+    place.mkdir(mode=0o700, exist_ok=True)
+    async with await SqliteSpaceStore.at(place, limits) as store:
+        await store.load()
+        yield store
+
+
+async def opened_owners(
+    store: SpaceStore, spaces: EchoSpaces, is_there: Callable[[str], bool], known: Set[str]
+) -> ProjectOwners:
+    """`is_there`: whether there is this project; `known` are those of which the log has anything."""
+    owners = ProjectOwners(store, is_there, spaces.disk_fault, lambda: spaces.now().wall_ms)
+    await owners.load(known)
+    return owners
+
+
+def start_owners(owners: ProjectOwners, supervisor: Supervisor) -> None:
+    """What erases, and what stops the process when the disk has failed."""
+    supervisor.start(ChildSpec(name="push_store", run=owners.store.watch, kind=Kind.FATAL, stage=Stage.LOG))
+    supervisor.start(ChildSpec(name="push_owners", run=owners.run, kind=Kind.PERMANENT, stage=Stage.CORE))

@@ -22,6 +22,8 @@ from gateway.push.vapid import VapidKeys
 from schemas.echo.errors import EchoError
 from schemas.echo.push import read_notify, read_subscribe, read_unsubscribe
 
+SUBSCRIBED = {"subscribed": True}  # the document of a subscription
+
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 

@@ -1,7 +1,8 @@
 """Web Push of spaces: `/api/s/:token/push/…` and the tools of rooms. Spaces decide who comes in, and ask from there on.
 
-In a space with IAM a `uid` is its member's, as in the room. What the bare token subscribed before that, and what a
-member subscribed who is none any more, is sent to no more: like sockets, it ends with what opened it.
+In a space with IAM a `uid` is its member's, as in the room. What the bare token subscribed before that, what a member
+subscribed who is none any more, and what a token of the operator's subscribed that has ended, is sent to no more: like
+a socket, it ends with what opened it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,10 +15,9 @@ from actors.space.iam import SpaceIam
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import Exchange
 from gateway.push.answers import read_body, say
-from gateway.push.push_service import NotifyDocument, PushService, RemovedDocument, Subscribed
+from gateway.push.push_service import SUBSCRIBED, NotifyDocument, PushService, RemovedDocument, Subscribed
 from schemas.echo.errors import EchoError
 
-SUBSCRIBED = {"subscribed": True}
 _Arguments: TypeAlias = Mapping[str, Any]
 _Answer: TypeAlias = Mapping[str, Any] | Refusal
 _Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]
@@ -110,8 +110,9 @@ class SpacePush:
         """Which subscriptions of this space are sent to no more."""
         if not space.has_iam:
             return lambda _: False
-        members = {member.member_id for member in self._iam.members(space.space_id)}
-        return lambda one: one.member_id not in members
+        there = {member.member_id for member in self._iam.members(space.space_id)}
+        there |= {token.member_id for token in self._iam.tokens(space.space_id)}
+        return lambda one: one.member_id not in there
 
 
 def _member_of(access: Access | None) -> str | None:

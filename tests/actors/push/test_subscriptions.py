@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 import trio
 
 from actors.push.space_owners import SpaceOwners
@@ -30,7 +31,8 @@ class Table:
         self.world = world
         self.spaces = spaces
         self.space_id = space_id
-        self.subscriptions = Subscriptions(SpaceOwners(spaces), count_max)
+        self.owners = SpaceOwners(spaces)
+        self.subscriptions = Subscriptions(self.owners, count_max)
 
     async def add(self, new: Subscriber) -> bool | EchoError:
         return await self.subscriptions.add(self.space_id, new)
@@ -121,7 +123,7 @@ async def test_two_outcomes_at_a_time_are_both_kept() -> None:
         assert await here.all() == [one("a")]
 
 
-async def test_what_the_disk_refuses_to_remove_is_told() -> None:
+async def test_what_the_disk_refuses_to_remove_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async with table() as here:
         await here.add(one("a"))
 
@@ -129,7 +131,7 @@ async def test_what_the_disk_refuses_to_remove_is_told() -> None:
             await trio.lowlevel.checkpoint()
             return NOT_READY
 
-        here.spaces.store.delete_subscription = refuse  # type: ignore[method-assign]
+        monkeypatch.setattr(here.spaces.store, "delete_subscription", refuse)
         assert await here.settle({one("a"): Outcome.REMOVED}) == {one("a")}
         assert await here.subscriptions.remove(here.space_id, "a") is EchoError.STORAGE_NOT_READY
         assert await here.all() == [one("a")]
@@ -165,7 +167,7 @@ async def test_space_that_has_ended_has_none_and_takes_none() -> None:
         assert await here.settle({one("a"): Outcome.FAILED}) == set()
 
 
-async def test_cancelled_caller_leaves_it_wholly_done_or_not_at_all() -> None:
+async def test_cancelled_caller_leaves_it_wholly_done_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     async with table() as here:
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -180,7 +182,7 @@ async def test_cancelled_caller_leaves_it_wholly_done_or_not_at_all() -> None:
             return await here.spaces.opened(space_id)
 
         async with trio.open_nursery() as nursery:
-            here.subscriptions._owners.opened = slowly  # type: ignore[method-assign]  # noqa: SLF001
+            monkeypatch.setattr(here.owners, "opened", slowly)
             nursery.start_soon(here.add, one("b"))
             await started.wait()
             nursery.cancel_scope.cancel()

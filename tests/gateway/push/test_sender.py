@@ -337,7 +337,10 @@ async def test_lookup_that_fails_or_finds_nothing_has_failed(tmp_path: Path, aut
         def fail(_: str) -> Sequence[str]:
             raise OSError
 
-        for found in (fail, lambda _: []):
+        def find_none(_: str) -> Sequence[str]:
+            return []
+
+        for found in (fail, find_none):
             here.reach.addresses_of = found
             assert await here.send(Browser()) == [Outcome.FAILED]
         assert here.reach.connected == []

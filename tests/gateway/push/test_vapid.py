@@ -114,7 +114,7 @@ def test_mistake_stops_the_start_with_the_name_of_the_setting_and_without_a_key(
     changed: dict[str, str | None], words: str
 ) -> None:
     with pytest.raises(SettingsError, match=words) as stopped:
-        read_keys(replace(SET, **changed))
+        read_keys(replace(SET, **changed))  # type: ignore[arg-type]  # they are of these three
     for secret in (PRIVATE, OTHER[1], PRIVATE[:-1]):
         assert secret not in str(stopped.value)
 

@@ -1,0 +1,120 @@
+"""Echo spaces and projects, joined to a gateway. Where spaces are off, those that are left still end on time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from actors.log.store import LogStore
+from actors.project.projects import Projects, state_of
+from actors.space.rooms import Rooms
+from actors.space.spaces import EchoSpaces
+from actors.space.store import SpaceStore
+from actors.supervision.supervisor import Supervisor
+from gateway.calls.audit import Audit
+from gateway.identity.oauth.worlds import Worlds
+from gateway.identity.passkeys.ceremony_rules import Ceremonies
+from gateway.main.feature import Feature
+from gateway.main.public_base import PublicBase
+from gateway.main.settings import Settings
+from gateway.net.pump import Pump
+from gateway.projects.opening import opened_projects, projects_feature
+from gateway.projects.service_text import service_text
+from gateway.push.opening import opened_owners, push_of_projects, push_of_spaces, start_owners
+from gateway.push.project_push import ProjectPush
+from gateway.push.push_service import PushTools
+from gateway.push.service_text import service_text as push_text
+from gateway.push.space_push import SpacePush
+from gateway.spaces.admission import SpaceAdmission
+from gateway.spaces.documents import Documents, app_prompt
+from gateway.spaces.feature import ends_feature, spaces_feature
+from gateway.spaces.iam_passkeys import passkeys_at
+from gateway.spaces.oauth_world import SpaceWorld
+from gateway.spaces.opening import OpenedSpaces, join_iam
+from gateway.spaces.room_entrance import RoomEntrance
+
+
+@dataclass(frozen=True, slots=True)
+class EchoSide:
+    """What there is where spaces are on; else nothing but what ends the last of them."""
+
+    features: tuple[Feature, ...] = ()  # in the order in which they are asked whose a credential is
+    spaces: EchoSpaces | None = None
+    rooms: Rooms | None = None
+    projects: Projects | None = None
+    world: Worlds | None = None  # where members sign in; None: nowhere
+
+
+async def echo_side(
+    kept: OpenedSpaces | None,
+    settings: Settings,
+    base: PublicBase | None,
+    store: LogStore,
+    supervisor: Supervisor,
+    pump: Pump,
+    ceremonies: Ceremonies,
+    audit: Audit,
+    is_of_fleet: Callable[[bytes], bool],
+    new_id: Callable[[], str],
+    push: PushTools | None = None,
+    push_store: SpaceStore | None = None,
+) -> EchoSide:
+    """`is_of_fleet`: whether this passkey is of a member of a tenant. `push` is None where no keys are set, and
+    `push_store` where no keys ever were."""
+    if kept is None:
+        return EchoSide()
+    ends = ends_feature(kept.spaces, kept.iam)
+    if not settings.echo.enabled or base is None:
+        return EchoSide((ends,))
+    echo, spaces, iam = settings.echo, kept.spaces, kept.iam
+    rooms = Rooms(supervisor, echo, spaces.now, spaces.counts, pump.at_end_of_batch)
+    join_iam(iam, spaces, rooms)
+    projects = await opened_projects(store, spaces, iam, settings.projects, base, new_id)
+
+    def app_prompt_of(project_id: str) -> str | None:
+        project = projects.get(project_id)
+        return None if project is None else project.record.system_prompt
+
+    admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find)
+    entrance = RoomEntrance(admission, rooms, supervisor, pump, echo)
+    passkeys = passkeys_at(base, ceremonies, iam, lambda: spaces.now().mono_s, is_of_fleet)
+    room_push = None if push is None else push_of_spaces(spaces, push, settings.push)
+    routes = spaces_feature(
+        spaces,
+        iam,
+        admission,
+        echo,
+        base,
+        new_id,
+        audit,
+        passkeys,
+        None if room_push is None else SpacePush(room_push, iam, admission.access),
+        app_prompt_of=app_prompt_of,
+        sections=[lambda: service_text(settings.projects), lambda: push_text(is_configured=push is not None)],
+        has_mcp=settings.mcp.enabled,
+    )
+    prompt_of = Documents(echo, base, app_prompt_of).prompt
+    project_api = projects_feature(
+        projects, spaces, iam, settings.projects, base, new_id, prompt_of, app_prompt, admission.admit_address
+    )
+
+    def is_project(project_id: str) -> bool:
+        return projects.get(project_id) is not None
+
+    project_push = None
+    if push_store is not None:
+        streams, begin = await store.open_streams(), state_of("")
+        known = {stream.removeprefix(begin) for stream in streams if stream.startswith(begin)}
+        owners = await opened_owners(push_store, spaces, is_project, known)
+        projects.on_delete.append(owners.forget)
+        project_api.starts.append(partial(start_owners, owners))
+        project_push = None if push is None else push_of_projects(owners, push, settings.push)
+    push_routes = ProjectPush(
+        project_push,
+        is_project,
+        project_api.bearer.fault,
+        admission.admit_address,
+        settings.push,
+        lambda: spaces.now().mono_s,
+    ).feature(spaces.counts.requests_refused)
+    features = (ends, project_api.feature, push_routes, routes, entrance.feature)
+    return EchoSide(features, spaces, rooms, projects, None if passkeys is None else SpaceWorld(iam))
