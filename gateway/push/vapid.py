@@ -25,7 +25,8 @@ SCALAR_BYTES = 32  # of a private key of P-256
 TOKEN_S = 12 * 3600  # for which a token is good: half of what is allowed, as clocks differ
 RENEW_S = 6 * 3600  # for which one is used
 ORIGINS_MAX = 256  # that tokens are kept of; then the one used least recently is signed anew when it is needed
-_SUBJECT = re.compile(r"mailto:[!-?A-~]+@[!-?A-~]+|https://[!-~]+")
+_VISIBLE = r"[!#-\[\]-~]"  # without quotes and backslashes
+_SUBJECT = re.compile(rf"mailto:{_VISIBLE}+@{_VISIBLE}+|https://{_VISIBLE}+")
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 
 
@@ -45,7 +46,7 @@ def read_keys(settings: PushSettings) -> VapidKeys | None:
         return None
     if missing or not public or not private or not subject:
         raise SettingsError(f"push.{missing[0]} is not set and others of it are: set all three, or none")
-    if not _SUBJECT.fullmatch(subject):
+    if not is_subject(subject):
         raise SettingsError("push.vapid_subject is mailto: and an address, or an https: URL")
     key, point = _private_key(private), base64url_bytes(public)
     if key is None:
@@ -65,6 +66,11 @@ def _private_key(text: str) -> EllipticCurvePrivateKey | None:
         return derive_private_key(int.from_bytes(scalar), SECP256R1())
     except ValueError:  # no number of a key, such as 0
         return None
+
+
+def is_subject(text: str) -> bool:
+    """Whether push services take it as the sender's contact. In a file of settings it stands as it is."""
+    return _SUBJECT.fullmatch(text) is not None
 
 
 def new_pair() -> tuple[str, str]:
