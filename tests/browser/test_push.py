@@ -1,0 +1,90 @@
+"""The code of `docs/how-to/notify-people.md` in Chromium: a page subscribes, its worker shows what was pushed."""
+
+import json
+import re
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.browser.chromium import Browser
+from tests.browser.gateway import Gateway
+from tests.browser.push_events import (
+    allow_notifications,
+    deliver,
+    forget_workers,
+    notifications,
+    subscribing_as,
+)
+from tests.browser.push_gateway import HOST, PushGateway, push_gateway
+from tests.browser.test_embedding import Site
+from tests.browser.test_embedding import site as site
+from tests.gateway.push import vendor
+from tests.gateway.push.test_vapid import PUBLIC
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "how-to" / "notify-people.md").read_text()
+WORKER, MODULE = re.findall(r"```js\n(.*?)```", PAGE, re.DOTALL)
+(SENT,) = re.findall(r"-d '(\{.*?\})'", PAGE)
+(ANSWER,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+
+
+def post(gateway: PushGateway, path: str, body: str = "", **headers: str) -> Any:
+    address = urlsplit(gateway.url)
+    connection = HTTPConnection("127.0.0.1", address.port or 80, timeout=60)
+    connection.request("POST", path, body, {"Content-Type": "application/json", **headers})
+    answer = json.loads(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def test_page_of_another_origin_subscribes_and_its_worker_shows_what_was_pushed(
+    site: Site, tmp_path: Path, anna: Browser
+) -> None:
+    (folder := tmp_path / "gateway").mkdir()
+    ada = vendor.Browser("/ada", HOST)
+    with push_gateway(folder) as gateway, subscribing_as(anna, ada):
+        form = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        token = post(gateway, "/spaces", **form)["token"]
+        site.put("push-worker.js", WORKER)
+        site.put("notify-me.js", MODULE.replace("https://echo.example.org", gateway.url).replace("es_…", token))
+        site.put("index.html", '<!doctype html><link rel="icon" href="data:,"><title>x</title>')
+        allow_notifications(anna, site.url)
+        anna.open(f"{site.url}/index.html")
+        asked = anna.js_async(
+            """
+            const { notifyMe } = await import("/notify-me.js");
+            await notifyMe("ada", ["lobby"]);
+            return window.asked;
+            """
+        )
+        assert asked == [{"userVisibleOnly": True, "applicationServerKey": PUBLIC}]
+
+        notify = f"/api/s/{token}/push/notify"
+        assert post(gateway, notify, SENT) == json.loads(ANSWER)
+        (pushed,) = ada.got(gateway.vendor)
+        deliver(anna, f"{site.url}/", pushed)
+        shown = anna.until(lambda: notifications(anna), "no notification is shown")
+        assert shown == [{"title": "Frost", "body": "Minus four by the door.", "data": {"path": "/readings"}}]
+
+        anna.js_async('const { notifyMeNoMore } = await import("/notify-me.js"); await notifyMeNoMore();')
+        assert anna.js("return window.held") is None
+        assert post(gateway, notify, SENT)["attempted"] == 0
+        forget_workers(anna)
+
+
+def test_page_says_what_the_gateway_says(site: Site, anna: Browser, gateway: Gateway) -> None:
+    """The gateway of the other tests has no keys."""
+    token = gateway.make().token
+    site.put("push-worker.js", WORKER)
+    site.put("notify-me.js", MODULE.replace("https://echo.example.org", gateway.url).replace("es_…", token))
+    site.put("index.html", '<!doctype html><link rel="icon" href="data:,"><title>x</title>')
+    anna.open(f"{site.url}/index.html")
+    said = anna.js_async(
+        """
+        const { notifyMe } = await import("/notify-me.js");
+        return notifyMe("ada").then(() => "subscribed", (error) => error.message);
+        """
+    )
+    assert said == "This instance does not offer Web Push."
+    forget_workers(anna)
+    anna.expect_in_console("503")
