@@ -78,7 +78,15 @@ def spaces_feature(
     if passkeys is not None:
         more |= IamCeremonies(iam, passkeys, admission, settings, base, lambda: spaces.now().mono_s).methods
     protection = Protection(passkeys is not None, iam.is_claim_used)
-    pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms, protection)
+    pages = PageRoutes(
+        admission,
+        documents,
+        settings,
+        base,
+        lambda: spaces.now().wall_ms,
+        protection,
+        has_push=push.is_configured,
+    )
     routes: dict[str, Route] = {
         **pages.routes,
         **Assets(ASSETS, STATIC, PASSKEY_SCRIPT).routes,

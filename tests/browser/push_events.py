@@ -13,14 +13,16 @@ from tests.gateway.push import vendor
 
 # In place of what asks the vendor's service. What it gives is a real subscription, of a browser that the test plays.
 _STUB = """
-    window.asked = [];
-    window.held = null;
     const made = %s;
+    const unsubscribe = async () => (sessionStorage.removeItem("held"), true);
+    window.asked = [];
+    PushManager.prototype.getSubscription = async () =>
+      sessionStorage.getItem("held") === null ? null : { ...made, toJSON: () => made, unsubscribe };
     PushManager.prototype.subscribe = async function (options) {
       window.asked.push(options);
-      return (window.held = { ...made, toJSON: () => made, unsubscribe: async () => ((window.held = null), true) });
+      sessionStorage.setItem("held", "");
+      return this.getSubscription();
     };
-    PushManager.prototype.getSubscription = async () => window.held;
 """
 
 
