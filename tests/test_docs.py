@@ -39,6 +39,7 @@ from gateway.net.http1.settings import DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 from gateway.projects.settings import ProjectsSettings
+from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
@@ -111,6 +112,7 @@ SETTINGS_OF = {
     "governance": GovernanceSettings,
     "upstreams": UpstreamSettings,
     "echo": EchoSettings,
+    "push": PushSettings,
     "projects": ProjectsSettings,
     "log": LogSettings,
     "otel": OtelSettings,

@@ -92,7 +92,7 @@ async def echo_side(
         sections=[lambda: service_text(settings.projects), lambda: push_text(is_configured=push is not None)],
         has_mcp=settings.mcp.enabled,
     )
-    prompt_of = Documents(echo, base, app_prompt_of).prompt
+    prompt_of = Documents(echo, base, app_prompt_of, has_push=push is not None).prompt
     project_api = projects_feature(
         projects, spaces, iam, settings.projects, base, new_id, prompt_of, app_prompt, admission.admit_address
     )

@@ -28,6 +28,16 @@ _SIGN_IN = Template(
 _NO_SIGN_IN = "OAuth and\npasskeys are not offered on this instance."
 _PUSH_TOOLS = "the bodies of these routes, as Web Push below has them"
 _NO_PUSH_TOOLS = "`push_not_configured`: this instance does not offer Web Push"
+_PUSH = Template(
+    "  GET    $base/api/s/$token/push/vapid-public\n"
+    "  POST   $base/api/s/$token/push/subscribe     (a browser's PushSubscription)\n"
+    "  POST   $base/api/s/$token/push/unsubscribe\n"
+    "  POST   $base/api/s/$token/push/notify\n"
+    "\n"
+    'Push: notify with {"title": "...", "body": "...", "data": any, "sub": "lobby", "tuid": "ada"}; the last three\n'
+    "are optional. It reaches people whose browsers have subscribed, also when none of their pages is open.\n"
+    'Subscribe with {"subscription": {...}, "uid": "ada", "subs": ["lobby"]}.\n'
+)
 _PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
 _ENCRYPTED = Template(
     "Encryption is on: values and message data must be JWE compact strings (alg dir, enc A256GCM, random 96-bit IV).\n"
@@ -166,6 +176,7 @@ class Documents:
             protocol=space.protocol,
             websocket_url=info["websocket_url"],
             encryption=encryption,
+            push=_PUSH.substitute(base=self._base(), token=token) if self._has_push else "",
             users=_MEMBERS if space.has_iam else _HOLDERS,
             iam=_IAM_ON.substitute(base=self._base(), token=token) if space.has_iam else _IAM_OFF,
         )

@@ -96,6 +96,9 @@ async def test_project_notifies_after_a_restart_and_takes_its_subscriptions_alon
             async with running(config, push_network=reach) as gateway:
                 made = (await post(gateway, "/api/projects", {"name": "Board"}, operator)).json
                 api = f"/api/projects/{made['project_id']}"
+                prompt = (await ask(gateway, request("GET", f"/s/{made['app_token']}/prompt"))).body.decode()
+                assert prompt == made["system_prompt"]
+                assert f"/api/s/{made['app_token']}/push/notify\n" in prompt
                 assert (await post(gateway, f"{api}/push/subscribe", ada.subscription)).status == 201
                 assert (await post(gateway, f"{api}/push/notify", FROST)).status == 401
                 form = b" " * 65_537
