@@ -116,6 +116,7 @@ class SpaceRoutes:
         if ttl_s is None:
             await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
             return
+        claim = self._claim(exchange, self._spaces.get(space.space_id) or space)  # who was an owner may be none by now
         moved = await self._spaces.move_end(space.space_id, claim, ttl_s)
         if isinstance(moved, EchoError):
             is_too_often = moved is EchoError.RATE_LIMITED
