@@ -55,6 +55,10 @@ class SpaceAdmission:
         await refuse(exchange, found.error, headers, found.wait_ms)
         return None
 
+    def find(self, token: str) -> Space | None:
+        """The live space of this token as it is by now, for what was admitted and had to wait."""
+        return self._find(token)
+
     def access(self, exchange: Exchange, space: Space) -> Access | None:
         """What the access token of this request is good for in this space."""
         access = self._find_access(exchange.bearer() or "")
