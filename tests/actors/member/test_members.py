@@ -69,6 +69,16 @@ async def test_no_two_members_have_one_passkey() -> None:
     assert members.of_invite(other.invite) is not None, "the invitation is not used up"
 
 
+async def test_invitation_that_is_cancelled_before_it_is_written_takes_nobodys_place() -> None:
+    members = await Town(MemberSettings(members_max=1)).members()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await members.invite("acme", frozenset({READ}), "", "ops")
+    assert scope.cancelled_caught
+    assert len(members) == 0
+    await invited(members)
+
+
 async def test_copy_of_a_passkey_that_signs_at_the_same_time_is_refused() -> None:
     members = await Town().members()
     await joined(members)
