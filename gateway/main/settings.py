@@ -14,6 +14,7 @@
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
+    [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
@@ -45,6 +46,7 @@ from gateway.main.command_variables import FOR_COMMANDS
 from gateway.mcp.settings import McpSettings
 from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
+from gateway.observe.audit.settings import AuditSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 from gateway.spaces.settings import EchoSettings
@@ -127,6 +129,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     echo: EchoSettings = msgspec.field(default_factory=EchoSettings)
+    audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 
