@@ -279,9 +279,11 @@ class SpaceIam:
         uids = entry.iam.uids
         if not uids.may_claim(uid, member_id, self._settings.iam_uids_max, is_minted=is_minted):
             return False
-        if is_minted:
+        if uids.is_named(uid):
+            return True
+        if is_minted or uids.is_full(self._settings.iam_uids_max):  # then one of ours that came back stays what it was
             uids.mint(uid, member_id)
-        elif not uids.is_named(uid):
+        else:
             uids.name(uid, member_id)
             self._unwritten.add(space_id)
             entry.unwritten.append(UidTaken(self._now_ms(), uid, member_id))

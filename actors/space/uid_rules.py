@@ -23,7 +23,11 @@ class UidOwners:
     def may_claim(self, uid: str, member_id: str, named_max: int, *, is_minted: bool) -> bool:
         """Whether it is, or may become, this member's."""
         owner = self.owner(uid)
-        return owner == member_id if owner is not None else is_minted or len(self._named) < named_max
+        return owner == member_id if owner is not None else is_minted or not self.is_full(named_max)
+
+    def is_full(self, named_max: int) -> bool:
+        """No other name becomes somebody's for good."""
+        return len(self._named) >= named_max
 
     def name(self, uid: str, member_id: str) -> None:
         """It is theirs for good. The first one keeps it."""
@@ -32,5 +36,6 @@ class UidOwners:
 
     def mint(self, uid: str, member_id: str) -> None:
         self._minted[uid] = member_id
+        self._minted.move_to_end(uid)
         if len(self._minted) > MINTED_MAX:
             self._minted.popitem(last=False)

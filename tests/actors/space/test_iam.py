@@ -15,6 +15,7 @@ from actors.space.events import Ending
 from actors.space.iam import SpaceIam
 from actors.space.iam_events import Passkey
 from actors.space.iam_tokens import Invited, Tokens
+from actors.space.settings import SpaceSettings
 from actors.space.spaces import EchoSpaces, Opened
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
@@ -29,8 +30,8 @@ READ = frozenset({"kv_read"})
 class IamWorld(World):
     """With what was told to sockets."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, settings: SpaceSettings | None = None) -> None:
+        super().__init__(settings)
         self.told: list[tuple[str, str]] = []
         self.switched: list[str] = []
 
@@ -446,6 +447,24 @@ async def test_name_in_the_room_is_the_first_members_also_after_a_restart(autoju
         room = iam.of_room(tokens.space_id)
         assert room.uid_owner("ann") == tokens.member_id
         assert room.uid_owner("random") is None
+
+
+async def test_names_that_the_gateway_made_and_that_come_back_are_no_way_around_the_limit_of_names() -> None:
+    world = IamWorld(SpaceSettings(disk_free_min=0.0, iam_uids_max=2))
+    async with world.iam() as (spaces, iam):
+        tokens = await owner(iam, await opened(spaces))
+        joined, room = await guest(iam, tokens), iam.of_room(tokens.space_id)
+        for number in range(5):
+            assert room.claim_uid(f"made{number}", tokens.member_id, is_minted=True)
+            assert room.claim_uid(f"made{number}", tokens.member_id, is_minted=False)  # it comes back
+        assert room.uid_owner("made4") == tokens.member_id
+        assert not room.claim_uid("made4", joined.member_id, is_minted=False)
+        assert not room.claim_uid("ann", tokens.member_id, is_minted=False)
+        await iam.write_names()
+    async with world.iam() as (spaces, iam):
+        room = iam.of_room(tokens.space_id)
+        owners = [room.uid_owner(f"made{number}") for number in range(5)]
+        assert owners == [tokens.member_id, tokens.member_id, None, None, None]
 
 
 async def test_room_asks_for_tokens_of_its_own_space_alone() -> None:
