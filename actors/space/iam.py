@@ -30,6 +30,7 @@ from actors.space.iam_events import (
     MemberAdded,
     Passkey,
     PasskeyAdded,
+    PasskeyUsed,
     UidTaken,
 )
 from actors.space.iam_rules import Iam, IamDecision, IamMember, NewMember
@@ -40,6 +41,9 @@ from schemas.echo.names import CLAIM, SECRET_BYTES, credential, credential_hash
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+_GIVINGS = (MemberAdded, PasskeyAdded, PasskeyUsed, InviteIssued, GrantIssued)
+"""What is written as often as somebody likes. What ends something is never refused: neither a rate nor a disk that is
+nearly full keeps a grant alive."""
 LOOK_S = 1.0  # between looks for grants whose time is up, at most: the wall clock may be set meanwhile
 
 
@@ -349,6 +353,11 @@ class SpaceIam:
             decided = decide(entry.iam, space, max(self._now_ms(), entry.iam.grants.seen_ms))
             if isinstance(decided, EchoError) or not decided:
                 return decided
+            fault = (
+                self._spaces.giving_fault(space_id) if any(isinstance(event, _GIVINGS) for event in decided) else None
+            )
+            if fault is not None:
+                return fault
             passkeys = [event.passkey for event in decided if isinstance(event, MemberAdded | PasskeyAdded)]
             self._space_of.update((passkey.credential_id, space_id) for passkey in passkeys)
             fault = await self._spaces.record(space_id, decided)

@@ -449,6 +449,40 @@ async def test_name_in_the_room_is_the_first_members_also_after_a_restart(autoju
         assert room.uid_owner("random") is None
 
 
+async def test_members_are_given_only_so_much_at_a_time_and_what_ends_is_never_refused() -> None:
+    """Each refresh makes the stream of its space longer, in the log that devices share."""
+    world = IamWorld(SpaceSettings(disk_free_min=0.0, iam_givings_burst=5, iam_givings_per_min=1.0))
+    async with world.iam() as (spaces, iam):
+        made = await opened(spaces)
+        tokens = await owner(iam, made)
+        joined = await guest(iam, tokens)  # an invite, and a member
+        for _ in range(2):
+            refreshed = await iam.refresh(joined.refresh_token)
+            assert isinstance(refreshed, Tokens)
+            joined = refreshed
+        known = access(iam, tokens)
+        assert await iam.refresh(joined.refresh_token) is EchoError.OVERLOADED
+        assert await iam.invite(known, READ, None) is EchoError.OVERLOADED
+        assert await iam.issue(tokens.space_id, tokens.member_id, READ) is EchoError.OVERLOADED
+        assert isinstance(await owner(iam, await opened(spaces), "elsewhere"), Tokens)
+        world.now_ms += 60_000
+        assert isinstance(await iam.refresh(joined.refresh_token), Tokens)
+        assert await iam.remove_member(known, joined.member_id) is None
+        assert await iam.revoke(tokens.access_token) is None
+
+
+async def test_disk_that_is_nearly_full_takes_what_ends_a_grant_and_nothing_that_is_given() -> None:
+    world = IamWorld(SpaceSettings(disk_free_min=0.1))
+    async with world.iam() as (spaces, iam):
+        tokens = await owner(iam, await opened(spaces))
+        joined, known = await guest(iam, tokens), access(iam, tokens)
+        world.space_disk.is_full = True
+        world.now_ms += 1_000
+        assert await iam.refresh(joined.refresh_token) is EchoError.STORAGE_NOT_READY
+        assert await iam.remove_member(known, joined.member_id) is None
+        assert iam.find(joined.access_token) is None
+
+
 async def test_names_that_the_gateway_made_and_that_come_back_are_no_way_around_the_limit_of_names() -> None:
     world = IamWorld(SpaceSettings(disk_free_min=0.0, iam_uids_max=2))
     async with world.iam() as (spaces, iam):
