@@ -359,3 +359,13 @@ async def test_history_on_a_disk_is_cut_and_members_stay(tmp_path: Path) -> None
         await refreshed(members, given.refresh_token)
         town.passes(60)
         assert await members.refresh(spent.refresh_token, None) is GrantFault.REUSED
+
+
+async def test_operator_who_gives_up_before_anything_is_written_takes_nobodys_place() -> None:
+    members = await Town(MemberSettings(members_max=1)).members()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await members.invite("acme", frozenset({READ}), "Ada", "ops")
+    assert scope.cancelled_caught
+    assert len(members) == 0
+    assert isinstance(await members.invite("acme", frozenset({READ}), "Ada", "ops"), Invited)
