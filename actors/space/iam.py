@@ -99,10 +99,11 @@ class SpaceIam:
 
     def find(self, access_token: str) -> Access | None:
         """What this token is good for, now; `giver` is the space."""
-        access = self._index.access.get(credential_hash(access_token))
-        if access is None or access.ends_ms <= self._now_ms() or not self._spaces.is_live(access.giver):
+        access_hash = credential_hash(access_token)
+        access = self._index.access.get(access_hash)
+        if access is None or not self._spaces.is_live(access.giver):
             return None
-        return access
+        return self._entries[access.giver].iam.grants.find(access_hash, self._now_ms())
 
     def stands(self, access: Access) -> bool:
         """Whether the grant of a token that was good is still there."""

@@ -449,6 +449,40 @@ async def test_name_in_the_room_is_the_first_members_also_after_a_restart(autoju
         assert room.uid_owner("random") is None
 
 
+async def test_token_that_has_ended_is_not_good_again_by_a_clock_that_is_a_bit_off_after_a_restart() -> None:
+    world = IamWorld()
+    async with world.iam() as (spaces, iam):
+        ended = await owner(iam, await opened(spaces))
+        world.now_ms += 1000 * ended.expires_in_s
+        assert iam.find(ended.access_token) is None
+        fresh = await iam.refresh(ended.refresh_token)
+        assert isinstance(fresh, Tokens)
+    world.now_ms -= 20_000
+    async with world.iam() as (spaces, iam):
+        assert iam.find(ended.access_token) is None
+        assert iam.find(fresh.access_token) is not None
+
+
+async def test_token_is_good_for_nothing_from_the_instant_to_which_the_end_of_its_space_was_moved() -> None:
+    world = IamWorld()
+    async with world.iam() as (spaces, iam):
+        tokens = await owner(iam, await opened(spaces))
+        await spaces.move_end(tokens.space_id, None, 60)
+        world.now_ms += 59_999
+        assert iam.find(tokens.access_token) is not None
+        world.now_ms += 1  # nothing has swept yet
+        assert iam.find(tokens.access_token) is None
+
+
+async def test_owner_adds_no_passkey_that_is_somebodys_elsewhere() -> None:
+    async with IamWorld().iam() as (spaces, iam):
+        here, there = await owner(iam, await opened(spaces)), await owner(iam, await opened(spaces), "other")
+        assert await iam.add_passkey(access(iam, here), passkey("other")) is EchoError.INVALID_PAYLOAD
+        known = iam.find_passkey(b"other")
+        assert known is not None
+        assert known.space_id == there.space_id
+
+
 async def test_members_are_given_only_so_much_at_a_time_and_what_ends_is_never_refused() -> None:
     """Each refresh makes the stream of its space longer, in the log that devices share."""
     world = IamWorld(SpaceSettings(disk_free_min=0.0, iam_givings_burst=5, iam_givings_per_min=1.0))
