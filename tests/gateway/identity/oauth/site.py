@@ -117,6 +117,8 @@ class FakeWorlds:
 
     async def end_grant(self, realm: str, grant_id: str) -> OAuthError | None:
         await trio.lowlevel.checkpoint()
+        if self.fault is not None:
+            return self.fault
         self.ended.append((realm, grant_id))
         self.live = {token: grant for token, grant in self.live.items() if grant != grant_id}
         return None
