@@ -125,7 +125,7 @@ class FakeWorlds:
 
 
 class FakePasskeys:
-    """A credential is `{"id": …}` of a member of the world, and proves itself unless it says `"bad"`."""
+    """A credential is `{"id": …}` of a member of the world, and proves itself unless it says `bad` or `unwritten`."""
 
     def __init__(self, worlds: FakeWorlds) -> None:
         self._worlds = worlds
@@ -147,6 +147,8 @@ class FakePasskeys:
         member = self._worlds.find(str(credential.get("id")).encode())
         if member is None:
             return SignInFault.CREDENTIAL_UNKNOWN
+        if "unwritten" in credential:
+            return SignInFault.UNAVAILABLE
         return SignInFault.REFUSED if "bad" in credential else SignIn(member, context)
 
 
