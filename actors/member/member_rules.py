@@ -47,7 +47,6 @@ class Trouble(StrEnum):
     BAD_INVITE = "bad_invite"  # unknown, used or ended, which are not told apart
     PASSKEYS_FULL = "passkeys_full"
     PASSKEY_TAKEN = "passkey_taken"
-    PASSKEY_COPIED = "passkey_copied"  # it counts, and has not counted on
     NOT_WRITTEN = "not_written"
 
 
@@ -163,11 +162,10 @@ def join(state: MemberState, invite_hash: bytes, passkey: Passkey, settings: Mem
 
 
 def use_passkey(state: MemberState, credential_id: bytes, sign_count: int, now_ms: int) -> Decision:
+    """One that counts must have counted on, or there is a copy of it; the two may have signed at the same time."""
     passkey = None if state.member is None else state.member.passkey(credential_id)
-    if passkey is None:
+    if passkey is None or 0 < passkey.sign_count >= sign_count:
         return Trouble.UNKNOWN_MEMBER
-    if 0 < passkey.sign_count >= sign_count:  # asked again: another may have signed in since it was verified
-        return Trouble.PASSKEY_COPIED
     return () if passkey.sign_count == sign_count else (PasskeyUsed(now_ms, credential_id, sign_count),)
 
 

@@ -282,11 +282,11 @@ class SpaceIam:
         if entry is None:
             return False
         uids = entry.iam.uids
-        if not uids.may_claim(uid, member_id, self._settings.iam_uids_max, is_minted=is_minted):
+        if not uids.may_claim(uid, member_id, self._settings.uid_limits, is_minted=is_minted):
             return False
         if uids.is_named(uid):
             return True
-        if is_minted or uids.is_full(self._settings.iam_uids_max):  # then one of ours that came back stays what it was
+        if is_minted or not uids.has_room_for(member_id, self._settings.uid_limits):  # one of ours may come back
             uids.mint(uid, member_id)
         else:
             uids.name(uid, member_id)

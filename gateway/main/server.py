@@ -209,7 +209,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
             if kept is not None and spaces is not None and rooms is not None and base is not None:
                 join_iam(kept.iam, spaces, rooms)
-                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
+                iam = kept.iam
+                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, iam.find, iam.opened_until_ms)
                 entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
                 passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s, is_of_fleet)
                 has_mcp = settings.mcp.enabled
