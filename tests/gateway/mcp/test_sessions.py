@@ -17,6 +17,7 @@ def test_session_is_found_with_the_credential_that_opened_it_only() -> None:
     assert sessions.find("s", owner) is session
     assert sessions.find("s", principal()) is None
     assert sessions.find(None, owner) is None
+    assert sessions.find("s", owner, "/mcp/flat") is None  # on another view its id is unknown
 
 
 def test_idle_session_is_due_after_its_last_request_has_ended() -> None:
