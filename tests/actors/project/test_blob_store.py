@@ -254,8 +254,11 @@ async def test_upload_that_ends_while_its_content_is_being_removed_keeps_its_own
     async with trio.open_nursery() as nursery:
         nursery.start_soon(here.objects.delete, project, "a")
         await disk.is_there.wait()
+        disk.steps.clear()
         nursery.start_soon(here.put, project, "b", b"same")
-        await trio.testing.wait_all_tasks_blocked()
+        while ("sync", "incoming") not in disk.steps:
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.testing.wait_all_tasks_blocked(0.01)  # the thread has answered by then
         disk.go_on.set()
     assert here.read(project, "b") == b"same"
     assert depot.files() == {sha256(b"same")}
