@@ -17,16 +17,7 @@ from heapq import nsmallest
 import structlog
 import trio
 
-from actors.log.store import (
-    AppendAnswer,
-    Appended,
-    AppendRefused,
-    LogStore,
-    OpenItem,
-    Part,
-    RefusalReason,
-    UnreadableError,
-)
+from actors.log.store import LogStore, OpenItem, Part, UnreadableError
 from actors.project import project_rules
 from actors.project.events import (
     Event,
@@ -46,6 +37,7 @@ from actors.project.project_rules import Decision, NewProject, Project, publishe
 from actors.project.rooms import NewRoom, ProjectRooms
 from actors.project.settings import ProjectSettings
 from actors.project.site import SiteObject
+from actors.space.space_log import fault_of
 from actors.supervision.crash_report import report
 from schemas.echo.errors import EchoError
 from schemas.echo.site_labels import RANDOM_BYTES, label_from, label_of
@@ -418,10 +410,3 @@ def _parts(project: Project, decided: Sequence[Event]) -> tuple[Part, Part]:
         opened.append(OpenItem(_RECORD, encode(record_after(project.record, decided))))
     happened = Part(stream_of(project_id), None, at_ms, tuple(map(encode, decided)), snapshot=_COVERED)
     return happened, Part(state_of(project_id), None, at_ms, opened=tuple(opened), closed=tuple(closed))
-
-
-def fault_of(answer: AppendAnswer) -> EchoError | None:
-    if isinstance(answer, Appended):
-        return None
-    is_crowded = isinstance(answer, AppendRefused) and answer.reason is RefusalReason.OVERLOADED
-    return EchoError.OVERLOADED if is_crowded else EchoError.STORAGE_NOT_READY
