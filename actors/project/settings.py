@@ -14,6 +14,7 @@ class ProjectSettings:
     objects_max: int = 1_000  # published files of a project; one more is 413 `space_full`
     object_bytes_max: int = 25 * 1024 * 1024  # of one file; more is 413 `payload_too_large`
     site_bytes_max: int = 256 * 1024 * 1024  # of all files of a project; more is 413 `space_full`
+    list_objects_max: int = 1_000  # in one answer, and when nothing is said; who asks for more gets this many
     # ---- uploads of files; what is on its way counts toward the limits above
     uploads_max: int = DEFAULT_LIMITS.uploads_max  # at a time, of all projects; the next one is 503 `overloaded`
     uploads_per_project_max: int = 16  # at a time, by whomever; the next one is 429 `rate_limited`
@@ -27,7 +28,7 @@ class ProjectSettings:
         limits = (self.projects_max, self.spaces_per_project_max, self.objects_max, self.object_bytes_max)
         uploads = (self.uploads_max, self.uploads_per_project_max, self.uploads_per_address_max)
         store = (self.upload_buffer_bytes_max, self.upload_threads_max)
-        if min(*limits, self.site_bytes_max, *uploads, *store) < 1:
+        if min(*limits, self.site_bytes_max, self.list_objects_max, *uploads, *store) < 1:
             raise ValueError("what is in the section projects is at least 1")
 
     @property

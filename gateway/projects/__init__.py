@@ -1,0 +1,1 @@
+"""Projects over HTTP: their API, the uploads of their files, and the sites that these are."""
