@@ -199,14 +199,11 @@ class EchoSpaces:
         return self._apply(None, decided)
 
     async def close_together(self, space_ids: Sequence[str], ending: Ending, parts: Sequence[Part]) -> EchoError | None:
-        """Have the end of all of these written, with parts of others, by the holder of their turns.
+        """Have the end of all of these written, with parts of others, by the holder of their turns, who is shielded.
 
         After None, `end_written` is called next. Those that are over already are not missed.
         """
-        closings = self._closings(space_ids, ending, self.now().wall_ms)
-        with trio.CancelScope(shield=True):
-            fault = await self._log.append_together(closings, *parts)
-        return fault
+        return await self._log.append_together(self._closings(space_ids, ending, self.now().wall_ms), *parts)
 
     def _closings(self, space_ids: Sequence[str], ending: Ending, now_ms: int) -> dict[str, Sequence[Event]]:
         live = [space for space in map(self.get, space_ids) if space is not None]
