@@ -1,9 +1,9 @@
 """One request and its response: the application's `receive` and `send`, and what the door offers it beyond ASGI.
 
-That is `body_now`, `pace_body`, `when_gone`, `adopt` and, for a WebSocket, `adopt_with_input`. A disconnect is noticed
-by reading on when the application calls `receive` after the body, or has asked for it by `when_gone`; no task watches
-for it. What is read then belongs to the next request. Calling the application, and what follows its end, is the
-connection's.
+That is `body_now`, `pace_body`, `when_gone`, `send_file`, `adopt` and, for a WebSocket, `adopt_with_input`. A
+disconnect is noticed by reading on when the application calls `receive` after the body, or has asked for it by
+`when_gone`; no task watches for it. What is read then belongs to the next request. Calling the application, and what
+follows its end, is the connection's.
 """
 
 import socket
@@ -210,11 +210,30 @@ class AppCall:
             if more:
                 await trio.lowlevel.checkpoint()  # writing seldom waits, and the others want their turn
             else:
-                self._wire.unwatch()
-                if self._watch is not None:
-                    self._watch.cancel()
+                self._ended()
         else:
             raise BadResponseError("no such message")
+
+    async def send_file(self, fd: int, start: int, count: int) -> None:
+        """The whole body, straight from an open file, instead of `http.response.body`; for after a start with exactly
+        this length. Raises UnreadableFileError; the connection is lost then, as its peer must notice."""
+        if self.adopted:
+            raise RuntimeError("the connection has been adopted")
+        if self.ended_early and not self.response.started:
+            await trio.lowlevel.checkpoint()
+            return
+        is_wanted = self.response.takes_file(count)
+        head, self._head = self._head, b""
+        if is_wanted:
+            await self._wire.write_file(head, fd, start, count)
+        self.response.complete = True
+        self._ended()
+
+    def _ended(self) -> None:
+        """The response is whole: nobody waits for a disconnect any more."""
+        self._wire.unwatch()
+        if self._watch is not None:
+            self._watch.cancel()
 
     # ---- adopt ------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import trio
 
 from actors.supervision.crash_report import report
 from gateway.net.body_pace_rules import BODY_PACE
+from gateway.net.file_sending import SEND_FILE
 from gateway.net.http1.app_call import AppCall, AsgiScope
 from gateway.net.http1.heads import Head
 from gateway.net.http1.requests import Outside, Refusal, RequestReader
@@ -196,6 +197,7 @@ class Connection:
                 BODY_NOW: exchange.body_now,
                 BODY_PACE: exchange.pace_body,
                 WHEN_GONE: exchange.when_gone,
+                SEND_FILE: exchange.send_file,
             },
         }
         if head.is_websocket:

@@ -1,0 +1,1 @@
+"""Projects: their API, their sites by hostname, uploads, and the session of their operator."""
