@@ -10,7 +10,7 @@ in threads.
 import hashlib
 import os
 import re
-from collections.abc import Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -42,13 +42,13 @@ class BlobFiles:
         disk.sync_folder(folder)
         disk.sync_folder(folder.parent)
 
-    def sweep(self, in_use: Container[str]) -> dict[str, int]:
-        """Remove whatever is not in use; the sizes of what is there, by hash. Before anything is written."""
+    def sweep(self, uses: Callable[[str], bool]) -> dict[str, int]:
+        """Remove whatever is not used; the sizes of what is there, by hash. Before anything is written."""
         present: dict[str, int] = {}
         for shelf in (INCOMING, *_SHELVES):
             with os.scandir(self._folder / shelf) as entries:
                 for entry in entries:
-                    if shelf != INCOMING and entry.name in in_use and self.path(entry.name) == Path(entry.path):
+                    if _is_content(entry.name, shelf) and uses(entry.name):
                         present[entry.name] = entry.stat(follow_symlinks=False).st_size
                     else:
                         self._disk.unlink(Path(entry.path))
@@ -119,3 +119,7 @@ class BlobWriter:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             os.close(descriptor)
+
+
+def _is_content(name: str, shelf: str) -> bool:
+    return _SHA256.fullmatch(name) is not None and name[:2] == shelf

@@ -1,9 +1,9 @@
 """Where the bytes of published files lie: content by hash, streamed to the disk, removed when no object has it.
 
-The side of `blob_files` that lives in trio. What is published is not known here but by asking (`uses`): a content that
-is there and not used is garbage, unless an upload is just about to publish it. So an upload *holds* its content from
-the moment that its hash is known until its object is published or not, and a content is looked at, kept and removed one
-at a time (its turn): one object may be deleted while another upload of the same bytes ends.
+The side of `blob_files` that lives in trio. Which contents objects have is not known here but by asking (`uses`): one
+that is there and not used is garbage, unless an upload is just about to publish it. So an upload *holds* its content
+from the moment that its hash is known until it is published or not, and a content is looked for, kept and removed by
+one at a time (its turn): an object may be deleted while another upload of the same bytes ends.
 
 Whatever touches the disk is shielded from cancellation, so that it happens wholly or not at all; it is bounded by the
 buffer's size. A full disk is an answer, and nothing is left of what did not fit.
@@ -49,8 +49,7 @@ class BlobStore:
 
     def __init__(self, files: BlobFiles, limits: BlobLimits) -> None:
         """Use `at`."""
-        self.uses: Callable[[str], bool] = lambda _: True
-        """Whether an object has this content; whoever knows sets it before anything is removed."""
+        self._uses: Callable[[str], bool] = lambda _: True
         self._files = files
         self._limits = limits
         self._threads = trio.CapacityLimiter(limits.threads_max)
@@ -65,9 +64,10 @@ class BlobStore:
         """Open what is in the folder, or begin there. The caller holds the lock of the folder around it."""
         return cls(await trio.to_thread.run_sync(BlobFiles, folder, disk or Disk()), limits)
 
-    async def load(self, in_use: Collection[str]) -> int:
-        """Once: remove what a crash has left, and all that is not in use. How many contents are missing."""
-        self._present = await trio.to_thread.run_sync(self._files.sweep, in_use)
+    async def load(self, uses: Callable[[str], bool], in_use: Collection[str]) -> int:
+        """Once: remove what a crash has left, and all that no object uses. How many contents are missing."""
+        self._uses = uses
+        self._present = await trio.to_thread.run_sync(self._files.sweep, uses)
         self._present_bytes = sum(map(_on_disk, self._present.values()))
         missing = sum(sha256 not in self._present for sha256 in in_use)
         if missing:
@@ -159,7 +159,7 @@ class BlobStore:
         self._present_bytes -= _on_disk(self._present.pop(sha256))
 
     def _is_garbage(self, sha256: str) -> bool:
-        return sha256 in self._present and sha256 not in self._held and not self.uses(sha256)
+        return sha256 in self._present and sha256 not in self._held and not self._uses(sha256)
 
     # ---- turns, threads ----------------------------------------------------------------------------------------------
 

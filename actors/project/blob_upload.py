@@ -61,10 +61,11 @@ class BlobUpload:
         self._buffered_bytes += len(data)
         self.size += len(data)
         await trio.lowlevel.checkpoint()
-        if self._buffered_bytes < self._buffer_bytes_max:
-            return None
-        with trio.CancelScope(shield=True):
-            return await self._attempt(self._write_buffer)
+        fault: EchoError | None = None
+        if self._buffered_bytes >= self._buffer_bytes_max:
+            with trio.CancelScope(shield=True):
+                fault = await self._attempt(self._write_buffer)
+        return fault
 
     async def finish(self, publish: Callable[[Stored], Awaitable[_T]]) -> _T | EchoError:
         """What `publish` answers, once the content is durable; it is asked in a shield, so that its outcome is known.
@@ -72,13 +73,18 @@ class BlobUpload:
         The content stays if an object has it by then.
         """
         self._check_open()
+        answer: _T | EchoError
         with trio.CancelScope(shield=True):
-            stored: list[Stored] = []
-            fault = await self._attempt(lambda: stored.append(self._finish_content()))
-            if fault is not None:
-                return fault
-            assert self._writer is not None
-            return await self._keep(self._writer, stored[0], self._end, publish)
+            answer = await self._finish(publish)
+        return answer
+
+    async def _finish(self, publish: Callable[[Stored], Awaitable[_T]]) -> _T | EchoError:
+        stored: list[Stored] = []
+        fault = await self._attempt(lambda: stored.append(self._finish_content()))
+        if fault is not None:
+            return fault
+        assert self._writer is not None
+        return await self._keep(self._writer, stored[0], self._end, publish)
 
     async def abort(self) -> None:
         """Leave nothing of it. Nothing happens if it is finished or aborted already."""

@@ -17,16 +17,7 @@ from heapq import nsmallest
 import structlog
 import trio
 
-from actors.log.store import (
-    AppendAnswer,
-    Appended,
-    AppendRefused,
-    LogStore,
-    OpenItem,
-    Part,
-    RefusalReason,
-    UnreadableError,
-)
+from actors.log.store import LogStore, OpenItem, Part, UnreadableError
 from actors.project import project_rules
 from actors.project.events import (
     Event,
@@ -46,6 +37,7 @@ from actors.project.project_rules import Decision, NewProject, Project, publishe
 from actors.project.rooms import NewRoom, ProjectRooms
 from actors.project.settings import ProjectSettings
 from actors.project.site import SiteObject
+from actors.space.space_log import fault_of
 from actors.supervision.crash_report import report
 from schemas.echo.errors import EchoError
 from schemas.echo.site_labels import RANDOM_BYTES, label_from, label_of
@@ -116,6 +108,7 @@ class Projects:
         self._of_label: dict[str, str] = {}
         self._being_created: set[str] = set()  # labels
         self._uses: Counter[str] = Counter()
+        self._is_one_unreadable = False  # and nobody knows which contents it has
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -142,6 +135,7 @@ class Projects:
                 raise ValueError("no record")
         except (UnreadableError, ValueError) as error:  # damaged, or of a newer version: that project's trouble alone
             log.error("project_unreadable", project_id=stream.removeprefix(_STATE), causes=report(error))
+            self._is_one_unreadable = True
             return
         self._put(Project(record, objects))
 
@@ -160,11 +154,12 @@ class Projects:
         return [self._entries[known].project for known in behind]
 
     def hashes_in_use(self) -> Set[str]:
-        """Of the contents of all published files. Not a copy: use it before the next await."""
+        """Of the contents of all published files that are known. Not a copy: use it before the next await."""
         return self._uses.keys()
 
     def uses(self, sha256: str) -> bool:
-        return sha256 in self._uses
+        """Whether a published file has this content, as far as that is known: if not, it is one that is kept."""
+        return self._is_one_unreadable or sha256 in self._uses
 
     # ---- projects and their rooms ------------------------------------------------------------------------------------
 
@@ -284,11 +279,15 @@ class Projects:
     # ---- files -------------------------------------------------------------------------------------------------------
 
     async def publish(
-        self, project_id: str, wish: SiteObject, still_good: Callable[[], EchoError | None] = _is_good
+        self,
+        project_id: str,
+        wish: SiteObject,
+        still_good: Callable[[], EchoError | None] = _is_good,
+        *more: Part,
     ) -> Published | EchoError:
         """A file whose bytes are durable under their hash already; its time is the project's to say.
 
-        `still_good` is asked when it has its turn, right before it is written.
+        `still_good` is asked when it has its turn, right before it is written. `more` is written with it.
         """
         replaced: list[SiteObject | None] = [None]
 
@@ -296,7 +295,10 @@ class Projects:
             replaced[0] = project.object(wish.path)
             return still_good() or project_rules.publish(project, wish, self.settings, now_ms)
 
-        done = await self._record(project_id, decide, self._append)
+        async def append(project: Project, decided: Sequence[Event]) -> EchoError | None:
+            return fault_of(await self._store.append(*_parts(project, decided), *more))
+
+        done = await self._record(project_id, decide, append)
         if isinstance(done, EchoError):
             return done
         (event,) = done.decided
@@ -408,10 +410,3 @@ def _parts(project: Project, decided: Sequence[Event]) -> tuple[Part, Part]:
         opened.append(OpenItem(_RECORD, encode(record_after(project.record, decided))))
     happened = Part(stream_of(project_id), None, at_ms, tuple(map(encode, decided)), snapshot=_COVERED)
     return happened, Part(state_of(project_id), None, at_ms, opened=tuple(opened), closed=tuple(closed))
-
-
-def fault_of(answer: AppendAnswer) -> EchoError | None:
-    if isinstance(answer, Appended):
-        return None
-    is_crowded = isinstance(answer, AppendRefused) and answer.reason is RefusalReason.OVERLOADED
-    return EchoError.OVERLOADED if is_crowded else EchoError.STORAGE_NOT_READY

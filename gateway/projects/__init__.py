@@ -1,1 +1,1 @@
-"""Projects: their API, their sites by hostname, uploads, and the session of their operator."""
+"""Projects over HTTP: their API, the uploads of their files, and the sites that these are."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import LogStore, Part
 from actors.project.project_rules import NewProject, Project
-from actors.project.projects import Projects, fault_of
+from actors.project.projects import Projects
 from actors.project.rooms import NewRoom
 from actors.project.settings import ProjectSettings
 from actors.project.site import SiteObject
+from actors.space.space_log import fault_of
 from schemas.echo.errors import EchoError
 from schemas.ulids import Mint
 
