@@ -67,6 +67,7 @@ from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
+from gateway.projects.s3_bucket import opened_bucket
 from gateway.spaces.opening import opened_spaces
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
@@ -151,6 +152,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         async with (
             await SqliteStore.open(folder.log_path) as store,
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
+            opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -197,7 +199,19 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return members is not None and members.of_passkey(credential_id) is not None
 
             echo = await echo_side(
-                kept, settings, base, store, supervisor, devices.pump, ceremonies, audit, is_of_fleet, new_id
+                kept,
+                settings,
+                base,
+                store,
+                supervisor,
+                devices.pump,
+                ceremonies,
+                audit,
+                is_of_fleet,
+                new_id,
+                folder.path,
+                echo_key,
+                bucket,
             )
             spaces, rooms = echo.spaces, echo.rooms
             signing_in = sign_in(
