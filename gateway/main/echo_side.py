@@ -15,9 +15,11 @@ from gateway.identity.passkeys.ceremony_rules import Ceremonies
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase
 from gateway.main.settings import Settings
+from gateway.net.applications import SitesAt
 from gateway.net.pump import Pump
 from gateway.projects.opening import opened_projects, projects_feature
 from gateway.projects.s3_bucket import S3Bucket
+from gateway.projects.site_opening import opened_sites
 from gateway.projects.static_opening import StaticSide, opened_static
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.documents import Documents, app_prompt
@@ -38,6 +40,7 @@ class EchoSide:
     projects: Projects | None = None
     world: Worlds | None = None  # where members sign in; None: nowhere
     static: StaticSide | None = None
+    sites: SitesAt | None = None  # by host; None: every host is the gateway's own
 
 
 async def echo_side(
@@ -103,5 +106,7 @@ async def echo_side(
         bucket,
         settings.echo.s3,
     )
+    sites = opened_sites(projects, static.blobs, project_api, settings.projects, base)
     features = (ends, project_api.feature, routes, entrance.feature)
-    return EchoSide(features, spaces, rooms, projects, None if passkeys is None else SpaceWorld(iam), static)
+    world = None if passkeys is None else SpaceWorld(iam)
+    return EchoSide(features, spaces, rooms, projects, world, static, sites)
