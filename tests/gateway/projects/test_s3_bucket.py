@@ -1,5 +1,7 @@
 """The client of a bucket against a server that checks what it signs; and servers that answer as none should."""
 
+import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -262,3 +264,16 @@ def test_bucket_may_be_set_by_variables_alone_and_is_in_no_dump() -> None:
     assert settings.echo.s3 == S3Settings(**GOOD, looks_max=3)  # type: ignore[arg-type]
     assert "SECRET" not in repr(settings)
     assert load(None, {}, {}).echo.s3 is None
+
+
+def test_settings_of_the_how_to_can_be_loaded(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "bring-your-own-bucket.md").read_text()
+    (toml,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "settings.toml").write_text(toml)
+    variables = dict(re.findall(r"^export (HELIOGRAPH_\w+)=(\S+)$", page, re.MULTILINE))
+    assert set(variables) == {"HELIOGRAPH_ECHO_S3_ACCESS_KEY", "HELIOGRAPH_ECHO_S3_SECRET_KEY"}
+    settings = load(tmp_path / "settings.toml", dict.fromkeys(variables, "key"), {})
+    assert settings.echo.s3 is not None
+    assert (settings.echo.s3.bucket, settings.echo.s3.addressing) == ("my-uploads", "virtual")
+    for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL):
+        json.loads(block)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
@@ -151,6 +152,15 @@ async def test_pages_of_any_origin_may_ask(here: StaticSite) -> None:
     answer = await here.ask("GET", f"/upload/{here.project_id}/a")
     assert answer.error == (405, "method_not_allowed")
     assert answer.headers["allow"] == "PUT"
+
+
+async def test_reference_has_these_routes_and_no_others(here: StaticSite) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "projects.md").read_text()
+    table = page.partition("## Published files\n")[2].partition("\n\n")[0]
+    rows = set(re.findall(r"^\| `([A-Z]+)` \| `([^`?]+)", table, re.MULTILINE))
+    api = {(method, f"/api/projects/:id/{path}") for path, methods in here.table.items() for method in methods}
+    served = {(method, path.replace("*", "*path")) for method, path in api} | {("PUT", "/upload/:id/*path")}
+    assert rows == served
 
 
 # ---- lists -----------------------------------------------------------------------------------------------------------
