@@ -36,6 +36,7 @@ from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.views import FLEET, NAMED, VIEWS
 from gateway.net.http1.settings import DoorSettings
+from gateway.observe.audit.settings import AuditSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 from gateway.projects.s3_settings import S3Settings
@@ -114,6 +115,7 @@ SETTINGS_OF = {
     "echo": EchoSettings,
     "echo.s3": S3Settings,
     "projects": ProjectsSettings,
+    "audit": AuditSettings,
     "log": LogSettings,
     "otel": OtelSettings,
 }
@@ -257,7 +259,7 @@ async def test_dashboard_and_alerts_ask_only_for_what_there_is(tmp_path: Path) -
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
     assert set(exposed.kinds) - shown == set()  # nothing is counted that nobody sees
     for text in asked:
-        for label, value in re.findall(r'(door|decision|code|reason|answer|operation|of|error)="(\w+)"', text):
+        for label, value in re.findall(r'(door|decision|code|reason|answer|outcome|operation|of|error)="(\w+)"', text):
             assert any((label, value) in inside for _, inside in exposed.values), text
 
 

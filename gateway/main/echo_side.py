@@ -74,7 +74,7 @@ async def echo_side(
         project = projects.get(project_id)
         return None if project is None else project.record.system_prompt
 
-    admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find)
+    admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find, iam.opened_until_ms)
     entrance = RoomEntrance(admission, rooms, supervisor, pump, echo)
     passkeys = passkeys_at(base, ceremonies, iam, lambda: spaces.now().mono_s, is_of_fleet)
     routes = spaces_feature(
