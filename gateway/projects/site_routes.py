@@ -8,6 +8,7 @@ Between the moment an object is looked up and the one its content is open, it ma
 removed. Then it is looked up again: the answer is the new file, or that there is none, never half of either.
 """
 
+import errno
 import sys
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
@@ -55,6 +56,7 @@ _TEXT: tuple[Header, ...] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _ALLOW: Header = (b"allow", b"GET, HEAD")
 _URL_CHARACTERS = "".join(map(chr, range(0x21, 0x7F)))  # that stay as they are in a query
 
@@ -147,7 +149,9 @@ class SiteRoutes:
         """None: meanwhile it is no longer what the path means."""
         try:
             return await get(file)
-        except (OSError, UnreadableFileError):
+        except (OSError, UnreadableFileError) as error:
+            if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+                raise  # of descriptors or memory: nothing is wrong with this file
             if site.object(file.path) == file:
                 log.error("site_content_unreadable", project_id=site.project_id, sha256=file.sha256)
                 raise

@@ -1,5 +1,6 @@
 """Published files at their sites, on the wire, by both servers."""
 
+import errno
 import os
 import random
 from collections.abc import Awaitable, Callable
@@ -338,6 +339,39 @@ async def test_content_that_is_missing_or_cut_short_is_500_and_logged(
             assert (response.status, response.headers[b"content-type"]) == (500, b"text/plain; charset=utf-8")
             assert response.body == b"Internal error.\n"
         assert unreadable(here) == [("id-a", file.sha256)] * 2
+
+
+async def test_gateway_without_descriptors_says_500_and_not_that_the_file_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sites(tmp_path) as here:
+        here.published.publish("a", "x", SMALL)
+
+        def none_left(_: str) -> int:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(here.published, "open", none_left)
+            assert (await here.get("/x")).status == 500
+        assert (await here.get("/x")).body == SMALL
+        assert unreadable(here) == []
+
+
+async def test_file_that_is_never_there_when_it_is_opened_is_500_after_a_few_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sites(tmp_path) as here:
+        here.published.publish("a", "x", b"0")
+        opening = here.published.open
+
+        def replaced_meanwhile(sha256: str) -> int:
+            here.published.unpublish("a", "x")
+            here.published.publish("a", "x", b"%d" % (len(here.published.opened) + 1))
+            return opening(sha256)
+
+        monkeypatch.setattr(here.published, "open", replaced_meanwhile)
+        assert (await here.get("/x")).status == 500
+        assert len(here.published.opened) == LOOKS_MAX
 
 
 async def test_file_that_is_cut_short_while_it_is_sent_takes_the_connection_with_it(tmp_path: Path) -> None:
