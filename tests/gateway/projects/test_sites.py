@@ -254,6 +254,27 @@ async def test_file_that_is_replaced_while_it_is_opened_is_looked_up_again(
         assert (response.status, response.body) == (404, b"lost")
 
 
+@BOTH
+async def test_project_that_is_deleted_while_its_file_is_opened_is_404(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sites(tmp_path) as here:
+        get: Get = getattr(here, server)
+        for content in (SMALL, LARGE):
+            file = here.published.publish("a", "x", content)
+            opening = here.published.files.open
+
+            def deleted_meanwhile(sha256: str, opening: Callable[[str], int] = opening, gone: str = file.sha256) -> int:
+                here.published.projects.clear()
+                here.published.files.remove(gone)
+                return opening(sha256)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(here.published.files, "open", deleted_meanwhile)
+                assert (await get("/x")).status == 404
+        assert unreadable(here) == []
+
+
 async def stalled(here: Here, target: str = "/x") -> trio.SocketStream:
     """A client that asks, and reads no more than the beginning."""
     sock = trio.socket.socket()
