@@ -19,6 +19,7 @@ from gateway.net.applications import SitesAt
 from gateway.net.pump import Pump
 from gateway.projects.opening import opened_projects, projects_feature
 from gateway.projects.s3_bucket import S3Bucket
+from gateway.projects.service_text import service_text
 from gateway.projects.site_opening import opened_sites
 from gateway.projects.static_opening import StaticSide, opened_static
 from gateway.spaces.admission import SpaceAdmission
@@ -86,6 +87,7 @@ async def echo_side(
         audit,
         passkeys,
         app_prompt_of=app_prompt_of,
+        sections=[lambda: service_text(settings.projects)],
         has_mcp=settings.mcp.enabled,
     )
     prompt_of = Documents(echo, base, app_prompt_of).prompt

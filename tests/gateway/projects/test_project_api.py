@@ -1,6 +1,8 @@
 """The project API route by route: who may, what it takes, what it answers, and what is left of it."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +33,14 @@ ROUTES: list[tuple[str, str, object]] = [
     ("DELETE", "/{}/iam/tokens/x", None),
     ("POST", "/{}/iam/invites", {"scope": "kv_read"}),
 ]
+
+
+async def test_reference_has_these_routes_and_no_others() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "projects.md").read_text()
+    table = page.partition("## Routes\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([A-Z]+)` \| `/api/projects([^`]*)` \|", table, re.MULTILINE)
+    served = {(method, path.replace("/x", "/:token_id")) for method, path, _ in ROUTES if method != "HEAD"}
+    assert {(method, path.replace(":id", "{}")) for method, path in rows} == served
 
 
 # ---- who may ---------------------------------------------------------------------------------------------------------
@@ -320,6 +330,14 @@ async def test_prompt_is_set_and_taken_back() -> None:
         assert prompt.body.decode() == answer.json["system_prompt"]
         answer = await site.call("PUT", path, {"system_prompt": None})
         assert answer.json == {"system_prompt": made["system_prompt"]}
+
+
+async def test_prompt_is_text_on_the_page_of_the_room() -> None:
+    async with bureau() as site:
+        made = await site.create(system_prompt="<script>alert(1)</script>")
+        page = await site.ask("GET", f"/s/{made['app_token']}", accept="text/html")
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.body.decode()
+        assert "<script>alert" not in page.body.decode()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from gateway.main.settings import SettingsError, load
 from gateway.projects.opening import host_of, is_same_site
+from gateway.projects.service_text import service_text
 from gateway.projects.settings import ProjectsSettings, bearer_fault
 
 GOOD = "0123456789abcdef" * 2
@@ -45,6 +46,14 @@ def test_suffix_is_a_hostname() -> None:
     with pytest.raises(SettingsError, match="site_suffix"):
         load(None, {}, {"projects.site_suffix": "https://sites.example"})
     assert ProjectsSettings().site_suffix == "localhost"
+
+
+def test_description_of_the_service_says_whether_there_is_a_bearer_and_not_which() -> None:
+    offered = service_text(ProjectsSettings(api_bearer_token=GOOD, site_suffix="sites.example"))
+    assert "LABEL.sites.example" in offered
+    assert "offers the project API" in offered
+    assert GOOD not in offered
+    assert "api_auth_not_configured" in service_text(ProjectsSettings())
 
 
 @pytest.mark.parametrize(
