@@ -20,8 +20,8 @@ from tests.gateway.projects.published import Published
 FILES = ("index.html", "docs/index.html", "docs/a.css", "a b", ".well-known/x", "caf\xe9/x")
 PIECES = st.sampled_from([
     b"/", b"//", b"docs", b"docs/", b"a", b".css", b"index.html", b"..", b".", b"%2f", b"%2F", b"%5c", b"\\", b"%00",
-    b"%0d%0a", b"%2e", b"%", b"%C3%A9", b"caf%C3%A9", b"cafe%CC%81", b"a%20b", b".well-known", b"evil.example", b"@", b":",
-    b";",
+    b"%0d%0a", b"%2e", b"%", b"%C3%A9", b"caf%C3%A9", b"cafe%CC%81", b"a%20b", b".well-known", b"evil.example",
+    b"@", b":", b";",
 ])  # fmt: skip
 TARGETS = st.lists(PIECES | st.binary(max_size=4), max_size=8).map(lambda pieces: b"/" + b"".join(pieces)) | st.just(
     b"*"
