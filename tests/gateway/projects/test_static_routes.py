@@ -92,6 +92,15 @@ async def test_content_type_that_cannot_be_sent_again_is_refused(here: StaticSit
     assert here.is_empty()
 
 
+async def test_packed_file_or_part_of_one_is_refused(here: StaticSite) -> None:
+    assert (await here.put("a", content_encoding="gzip")).error == (415, "unsupported_media_type")
+    assert (await here.put("a", content_range="bytes 0-0/2")).error == (400, "invalid_payload")
+    presigned = await here.presign(path="a", content_type="text/html")
+    assert (await here.upload(presigned, b"x", content_encoding="br")).error == (415, "unsupported_media_type")
+    assert here.is_empty()
+    assert (await here.put("a", content_encoding="identity")).status == 201
+
+
 async def test_everything_of_the_api_needs_the_bearer_and_nothing_of_an_upload_url_does(here: StaticSite) -> None:
     for method, target in (("GET", ""), ("POST", "/presign"), ("PUT", "/a"), ("DELETE", "/a")):
         for headers in ({}, {"authorization": "Bearer " + "c" * 40}):
