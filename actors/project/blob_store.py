@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import structlog
 import trio
 
 from actors.project.blob_files import BlobFiles, BlobWriter, Stored
+from actors.project.blob_limits import DEFAULT_LIMITS, BlobLimits
 from actors.project.blob_upload import BlobUpload
 from actors.space.key_files import Disk
 from schemas.echo.errors import EchoError
@@ -31,17 +31,6 @@ _T = TypeVar("_T")
 
 BLOB_OVERHEAD_BYTES = 4_096  # a block of the disk and an inode, so that many empty files are not free
 IN_ONE_GO_MAX = 1_000  # contents that are looked at in one go; then others have their turn
-
-
-class BlobLimits(msgspec.Struct, frozen=True):
-    """Every bound of the store, each with what happens when it is reached."""
-
-    uploads_max: int = 64  # unfinished at a time, of all projects; the next one is 503 `overloaded`
-    upload_buffer_bytes_max: int = 256 * 1024  # held of an upload; then they are written
-    threads_max: int = 4  # that write, sync and remove at a time; the next piece waits for one
-
-
-DEFAULT_LIMITS = BlobLimits()
 
 
 class BlobStore:
