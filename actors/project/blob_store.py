@@ -104,7 +104,9 @@ class BlobStore:
         return answer
 
     async def _name(self, writer: BlobWriter, stored: Stored) -> EchoError | None:
-        if stored.sha256 in self._present:
+        is_known = stored.sha256 in self._present
+        # What somebody has cut or removed by hand is mended by whoever uploads it again.
+        if is_known and await self._in_thread(partial(self._files.is_whole, stored)):
             with suppress(OSError):  # what cannot be unlinked goes at the next start
                 await self._in_thread(writer.discard)
             return None
@@ -114,8 +116,9 @@ class BlobStore:
             with suppress(OSError):
                 await self._in_thread(writer.discard)
             return EchoError.STORAGE_NOT_READY
-        self._present[stored.sha256] = stored.size
-        self._present_bytes += _on_disk(stored.size)
+        if not is_known:
+            self._present[stored.sha256] = stored.size
+            self._present_bytes += _on_disk(stored.size)
         return None
 
     # ---- out ---------------------------------------------------------------------------------------------------------
