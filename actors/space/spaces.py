@@ -76,6 +76,8 @@ class EchoSpaces:
         """Told of every space that ends while the gateway runs, at once: its sockets and sessions are to be closed."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
+        self.bytes_beside: Callable[[], int] = lambda: 0
+        """Of what shares the room on the disk, and its limits, with spaces."""
         self.on_load: Callable[[str, Sequence[Event], int], None] = lambda _space_id, _events, _seen_ms: None
         """At the start, told of every live space what its stream has, and when spaces were seen last."""
         self._seal = seal
@@ -427,8 +429,9 @@ class EchoSpaces:
         return True
 
     def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
-        """Why as much as this may not be written at present, to any space; reads go on."""
-        is_full = self.store.totals().bytes + max(1, more_bytes) > self.settings.total_bytes_max
+        """Why as much as this may not be written at present, to any space or beside them; reads go on."""
+        kept_bytes = self.store.totals().bytes + self.bytes_beside()
+        is_full = kept_bytes + max(1, more_bytes) > self.settings.total_bytes_max
         return EchoError.STORAGE_NOT_READY if is_full or self._has_short_disk() else None
 
     def _has_short_disk(self) -> bool:

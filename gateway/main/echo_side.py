@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from actors.log.store import LogStore
 from actors.project.projects import Projects
@@ -14,9 +15,13 @@ from gateway.identity.passkeys.ceremony_rules import Ceremonies
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase
 from gateway.main.settings import Settings
+from gateway.net.applications import SitesAt
 from gateway.net.pump import Pump
 from gateway.projects.opening import opened_projects, projects_feature
+from gateway.projects.s3_bucket import S3Bucket
 from gateway.projects.service_text import service_text
+from gateway.projects.site_opening import opened_sites
+from gateway.projects.static_opening import StaticSide, opened_static
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.documents import Documents, app_prompt
 from gateway.spaces.feature import ends_feature, spaces_feature
@@ -35,6 +40,8 @@ class EchoSide:
     rooms: Rooms | None = None
     projects: Projects | None = None
     world: Worlds | None = None  # where members sign in; None: nowhere
+    static: StaticSide | None = None
+    sites: SitesAt | None = None  # by host; None: every host is the gateway's own
 
 
 async def echo_side(
@@ -48,8 +55,11 @@ async def echo_side(
     audit: Audit,
     is_of_fleet: Callable[[bytes], bool],
     new_id: Callable[[], str],
+    folder: Path,
+    echo_key: bytes,
+    bucket: S3Bucket | None,
 ) -> EchoSide:
-    """`is_of_fleet`: whether this passkey is of a member of a tenant."""
+    """`is_of_fleet`: whether this passkey is of a member of a tenant. `folder` is where data lies."""
     if kept is None:
         return EchoSide()
     ends = ends_feature(kept.spaces, kept.iam)
@@ -77,12 +87,28 @@ async def echo_side(
         audit,
         passkeys,
         app_prompt_of=app_prompt_of,
-        sections=[lambda: service_text(settings.projects)],
+        sections=[lambda: service_text(settings.projects, has_bucket=bucket is not None)],
         has_mcp=settings.mcp.enabled,
     )
     prompt_of = Documents(echo, base, app_prompt_of).prompt
     project_api = projects_feature(
         projects, spaces, iam, settings.projects, base, new_id, prompt_of, app_prompt, admission.admit_address
     )
+    static = await opened_static(
+        folder,
+        store,
+        projects,
+        spaces,
+        project_api,
+        settings.projects,
+        echo_key,
+        base,
+        new_id,
+        admission.admit_address,
+        bucket,
+        settings.echo.s3,
+    )
+    sites = opened_sites(projects, static.blobs, project_api, settings.projects, base)
     features = (ends, project_api.feature, routes, entrance.feature)
-    return EchoSide(features, spaces, rooms, projects, None if passkeys is None else SpaceWorld(iam))
+    world = None if passkeys is None else SpaceWorld(iam)
+    return EchoSide(features, spaces, rooms, projects, world, static, sites)

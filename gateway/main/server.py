@@ -70,6 +70,7 @@ from gateway.observe.audit.audit_store import opened_audit
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
+from gateway.projects.s3_bucket import opened_bucket
 from gateway.spaces.opening import opened_spaces
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
@@ -155,6 +156,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         async with (
             await SqliteStore.open(folder.log_path) as store,
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
+            opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
             spans_to(settings.otel) as spans,
             opened_audit(folder.path, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
@@ -204,7 +206,19 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return members is not None and members.of_passkey(credential_id) is not None
 
             echo = await echo_side(
-                kept, settings, base, store, supervisor, devices.pump, ceremonies, audit, is_of_fleet, new_id
+                kept,
+                settings,
+                base,
+                store,
+                supervisor,
+                devices.pump,
+                ceremonies,
+                audit,
+                is_of_fleet,
+                new_id,
+                folder.path,
+                echo_key,
+                bucket,
             )
             spaces, rooms = echo.spaces, echo.rooms
             signing_in = sign_in(
@@ -328,6 +342,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 tls=http_tls,
                 takes_upgrade=takes_upgrade,
                 form_of=form_of,
+                sites=echo.sites,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")
