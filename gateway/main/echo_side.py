@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from pathlib import Path
 
 from actors.log.store import LogStore
-from actors.project.projects import Projects, state_of
+from actors.project.projects import Projects
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
 from actors.space.store import SpaceStore
@@ -16,11 +16,14 @@ from gateway.identity.passkeys.ceremony_rules import Ceremonies
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase
 from gateway.main.settings import Settings
+from gateway.net.applications import SitesAt
 from gateway.net.pump import Pump
 from gateway.projects.opening import opened_projects, projects_feature
+from gateway.projects.s3_bucket import S3Bucket
 from gateway.projects.service_text import service_text
-from gateway.push.opening import opened_owners, push_of_projects, push_of_spaces, start_owners
-from gateway.push.project_push import ProjectPush
+from gateway.projects.site_opening import opened_sites
+from gateway.projects.static_opening import StaticSide, opened_static
+from gateway.push.opening import project_push_feature, push_of_spaces
 from gateway.push.push_service import PushTools
 from gateway.push.service_text import service_text as push_text
 from gateway.push.space_push import SpacePush
@@ -42,6 +45,8 @@ class EchoSide:
     rooms: Rooms | None = None
     projects: Projects | None = None
     world: Worlds | None = None  # where members sign in; None: nowhere
+    static: StaticSide | None = None
+    sites: SitesAt | None = None  # by host; None: every host is the gateway's own
 
 
 async def echo_side(
@@ -55,11 +60,14 @@ async def echo_side(
     audit: Audit,
     is_of_fleet: Callable[[bytes], bool],
     new_id: Callable[[], str],
-    push: PushTools | None = None,
-    push_store: SpaceStore | None = None,
+    folder: Path,
+    echo_key: bytes,
+    bucket: S3Bucket | None,
+    push: PushTools | None,
+    push_store: SpaceStore | None,
 ) -> EchoSide:
-    """`is_of_fleet`: whether this passkey is of a member of a tenant. `push` is None where no keys are set, and
-    `push_store` where no keys ever were."""
+    """`is_of_fleet`: whether this passkey is of a member of a tenant. `folder` is where data lies. `push` is None where
+    no keys are set, and `push_store` where no keys ever were."""
     if kept is None:
         return EchoSide()
     ends = ends_feature(kept.spaces, kept.iam)
@@ -74,7 +82,7 @@ async def echo_side(
         project = projects.get(project_id)
         return None if project is None else project.record.system_prompt
 
-    admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find)
+    admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find, iam.opened_until_ms)
     entrance = RoomEntrance(admission, rooms, supervisor, pump, echo)
     passkeys = passkeys_at(base, ceremonies, iam, lambda: spaces.now().mono_s, is_of_fleet)
     room_push = None if push is None else push_of_spaces(spaces, push, settings.push)
@@ -89,32 +97,41 @@ async def echo_side(
         passkeys,
         None if room_push is None else SpacePush(room_push, iam, admission.access),
         app_prompt_of=app_prompt_of,
-        sections=[lambda: service_text(settings.projects), lambda: push_text(is_configured=push is not None)],
+        sections=[
+            lambda: service_text(settings.projects, has_bucket=bucket is not None),
+            lambda: push_text(is_configured=push is not None),
+        ],
         has_mcp=settings.mcp.enabled,
     )
     prompt_of = Documents(echo, base, app_prompt_of, has_push=push is not None).prompt
     project_api = projects_feature(
         projects, spaces, iam, settings.projects, base, new_id, prompt_of, app_prompt, admission.admit_address
     )
-
-    def is_project(project_id: str) -> bool:
-        return projects.get(project_id) is not None
-
-    project_push = None
-    if push_store is not None:
-        streams, begin = await store.open_streams(), state_of("")
-        known = {stream.removeprefix(begin) for stream in streams if stream.startswith(begin)}
-        owners = await opened_owners(push_store, spaces, is_project, known)
-        projects.on_delete.append(owners.forget)
-        project_api.starts.append(partial(start_owners, owners))
-        project_push = None if push is None else push_of_projects(owners, push, settings.push)
-    push_routes = ProjectPush(
-        project_push,
-        is_project,
+    static = await opened_static(
+        folder,
+        store,
+        projects,
+        spaces,
+        project_api,
+        settings.projects,
+        echo_key,
+        base,
+        new_id,
+        admission.admit_address,
+        bucket,
+        settings.echo.s3,
+    )
+    sites = opened_sites(projects, static.blobs, project_api, settings.projects, base)
+    project_push = await project_push_feature(
+        push,
+        push_store,
+        store,
+        projects,
+        spaces,
         project_api.bearer.fault,
         admission.admit_address,
         settings.push,
-        lambda: spaces.now().mono_s,
-    ).feature(spaces.counts.requests_refused)
-    features = (ends, project_api.feature, push_routes, routes, entrance.feature)
-    return EchoSide(features, spaces, rooms, projects, None if passkeys is None else SpaceWorld(iam))
+    )
+    features = (ends, project_api.feature, project_push, routes, entrance.feature)
+    world = None if passkeys is None else SpaceWorld(iam)
+    return EchoSide(features, spaces, rooms, projects, world, static, sites)

@@ -8,12 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
-from gateway.main.feature import Feature
 from gateway.net.cors import CORS, answer_preflight
 from gateway.net.echo_answers import Refusal, refuse, refuse_method
 from gateway.net.exchange import Exchange
 from gateway.net.rates import Rate, address_of
-from gateway.net.refusal_counts import counted
 from gateway.net.router import WHOLE, Routes
 from gateway.push.answers import read_body, say
 from gateway.push.push_service import SUBSCRIBED, PushService
@@ -44,16 +42,12 @@ class ProjectPush:
         self._admit_address = admit_address
         self._now_s = now_s
         self._subscribes = Rate(settings.subscribes_burst, settings.subscribes_per_min / 60)
-
-    def feature(self, refused: dict[str, int]) -> Feature:
-        """`refused` counts refusals by their word."""
-        routes: Routes = {
+        self.routes: Routes = {
             f"{PATH}vapid-public": (WHOLE, partial(self._handle, "GET", self._vapid_public, self._nothing_against)),
             f"{PATH}subscribe": (WHOLE, partial(self._handle, "POST", self._subscribe, self._over_rate)),
             f"{PATH}unsubscribe": (WHOLE, partial(self._handle, "POST", self._unsubscribe, self._nothing_against)),
             f"{PATH}notify": (WHOLE, partial(self._handle, "POST", self._notify, self._not_operator)),
         }
-        return Feature(counted(routes, refused))
 
     async def _handle(
         self, method: str, handle: _Handle, against: Callable[[Exchange], Refusal | None], exchange: Exchange

@@ -68,7 +68,8 @@ def spaces_feature(
     )
     shares = UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
-    kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)
+    kv = KvRoutes(space_values, settings, admission)
+    files = FileRoutes(space_files, settings, documents, shares, admission)
     more: dict[tuple[str, bool], Methods] = {
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},

@@ -13,7 +13,6 @@ from trio.testing import MockClock
 
 from actors.push.counts import PushCounts
 from actors.push.project_owners import ProjectOwners
-from actors.space.counts import SpaceCounts
 from actors.space.memory_space_store import MemorySpaceDisk, MemorySpaceStore
 from gateway.net.exchange import Exchange
 from gateway.projects.feature import ProjectsFeature
@@ -96,7 +95,7 @@ async def desk(
             made.append(owners)
             service = push_of_projects(owners, tools, settings) if is_configured else None
             push = ProjectPush(service, is_there, feature.bearer.fault, admit, settings, trio.current_time)
-            feature.more.update(push.feature(SpaceCounts().requests_refused).routes)
+            feature.more.update(push.routes)
 
         async with bureau(projects, extend=extend) as here:
             one = Desk(here, vendor, store, made[0])

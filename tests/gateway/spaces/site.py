@@ -40,10 +40,8 @@ class Answer:
         return self.status, self.json["error"]
 
 
-class Site:
-    def __init__(self, world: World, iam: SpaceIam, app: Router) -> None:
-        self.world = world
-        self.iam = iam
+class AsgiClient:
+    def __init__(self, app: Router) -> None:
         self.app = app
         self.on_piece: Callable[[], None] = lambda: None  # told of each message of an answer
 
@@ -97,6 +95,13 @@ class Site:
         fields = {name.decode(): value.decode() for name, value in start["headers"]}
         return Answer(start["status"], fields, b"".join(part.get("body", b"") for part in bodies))
 
+
+class Site(AsgiClient):
+    def __init__(self, world: World, iam: SpaceIam, app: Router) -> None:
+        super().__init__(app)
+        self.world = world
+        self.iam = iam
+
     async def make(self, **fields: str) -> Any:
         """A space's document, with its claim."""
         answer = await self.ask("POST", "/spaces", urlencode(fields).encode(), accept="application/json")
@@ -125,7 +130,7 @@ async def site(
     world.before_load = lambda spaces: iams.append(SpaceIam(spaces, new_id))
     async with world.process() as spaces:
         iam = iams[0]
-        admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find)
+        admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find, iam.opened_until_ms)
         audit = Audit(spaces.now)
         room_push = push(spaces, iam, admission)
         feature = spaces_feature(
