@@ -15,7 +15,7 @@ import trio
 
 from actors.push.subscription_rules import Outcome, Subscriber, after, is_same, place_for
 from actors.space.spaces import error_of
-from actors.space.store import NOT_FOUND, Refused, SpaceStore
+from actors.space.store import NOT_FOUND, Refused, SpaceStore, Subscription
 from schemas.echo.errors import EchoError
 
 ROW_BYTES = 1_024  # that a subscription takes besides its endpoint, about: where room of the disk is asked for
@@ -81,7 +81,7 @@ class Subscriptions:
         fault = fault or await self._owners.made(owner_id)
         if fault is not None:
             return fault
-        put = await self._owners.store.put_subscription(owner_id, new.endpoint, msgspec.msgpack.encode(new))
+        put = await self._owners.store.put_subscription(owner_id, new.endpoint, _lying(new))
         if isinstance(put, Refused):
             return self._fault(put)
         if place.gives_up is not None:  # afterwards: nobody goes for one that was not kept
@@ -106,7 +106,7 @@ class Subscriptions:
         if not await self._owners.opened(owner_id):
             return []
         kept = await self._owners.store.subscriptions(owner_id)
-        return [msgspec.msgpack.decode(one.data, type=Subscriber) for one in kept]
+        return [_read(one) for one in kept]
 
     async def settle(self, owner_id: str, outcomes: Mapping[Subscriber, Outcome]) -> set[Subscriber]:
         """Keep what sending showed. Those that were to be removed and are still there: the disk refused.
@@ -128,8 +128,7 @@ class Subscriptions:
                         if isinstance(await self._remove(owner_id, now.endpoint), EchoError):
                             unremoved.add(one)
                     elif kept != now and await self._owners.opened(owner_id):
-                        data = msgspec.msgpack.encode(kept)
-                        await self._owners.store.put_subscription(owner_id, now.endpoint, data)
+                        await self._owners.store.put_subscription(owner_id, now.endpoint, _lying(kept))
 
                 async with trio.open_nursery() as nursery:  # together, so that they are committed together
                     for one, outcome in outcomes.items():
@@ -142,3 +141,12 @@ class Subscriptions:
     def _turn(self, owner_id: str) -> trio.Lock:
         """Kept for as long as somebody has it or waits for it."""
         return self._turns.setdefault(owner_id, trio.Lock())
+
+
+def _lying(one: Subscriber) -> bytes:
+    """As the store keeps it, beside its endpoint, which may be long."""
+    return msgspec.msgpack.encode(msgspec.structs.replace(one, endpoint=""))
+
+
+def _read(kept: Subscription) -> Subscriber:
+    return msgspec.structs.replace(msgspec.msgpack.decode(kept.data, type=Subscriber), endpoint=kept.endpoint)

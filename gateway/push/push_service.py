@@ -127,5 +127,6 @@ class PushService:
         document = NotifyDocument(
             attempted=len(outcomes), sent=sent, removed=removed, failed=len(outcomes) - sent - removed
         )
-        log.info("push_notified", **{self._kind: owner_id}, **document)
+        if outcomes:  # else nothing happened, and whoever asks may ask often
+            log.info("push_notified", **{self._kind: owner_id}, **document)
         return document

@@ -24,7 +24,7 @@ class PushSettings:
     send_s_max: float = 5.0  # for one, from the look-up of the name to the answer; then it has failed
     notify_s_max: float = 25.0  # for all; then the rest have failed, and come first the next time
     message_ttl_s: int = 86_400  # for which a push service keeps a message for a browser that is away; then it is gone
-    notifies_max: int = 8  # under way, of all spaces and projects; the next one is 503 `overloaded`
+    notifies_max: int = 16  # under way, of all spaces and projects; the next one is 503 `overloaded`
     notifies_per_owner_max: int = 2  # under way, of one space or project; the next one is 429 `rate_limited`
     # ---- rate of one address, as a burst and what is refilled; above it 429 `rate_limited`
     subscribes_burst: int = 10  # to projects, which ask for no credential
@@ -35,3 +35,15 @@ class PushSettings:
             raise ValueError(
                 "push.hosts has hosts in lower case, without port, such as push.example.org or *.push.example.org"
             )
+        limits = (
+            self.subscriptions_per_space_max,
+            self.subscriptions_per_project_max,
+            self.sends_max,
+            self.message_ttl_s,
+            self.notifies_max,
+            self.notifies_per_owner_max,
+            self.subscribes_burst,
+        )
+        times = (self.send_s_max, self.notify_s_max, self.subscribes_per_min)
+        if min(limits) < 1 or not all(time > 0 for time in times):  # also what is no number
+            raise ValueError("limits of the section push are at least 1, and its seconds and rates above 0")

@@ -99,9 +99,9 @@ def test_what_was_found_out_does_not_make_another_subscription_and_new_keys_do()
 
 def test_form_in_which_subscriptions_lie_on_disks() -> None:
     """Written by an earlier release, it is read by this one: fields are added with a default, never taken away."""
-    lying = {"endpoint": "https://push.example/1", "p256dh": b"\4p", "auth": b"a", "since_ms": 7}
+    lying = {"endpoint": "", "p256dh": b"\4p", "auth": b"a", "since_ms": 7}
     read = msgspec.msgpack.decode(msgspec.msgpack.encode(lying), type=Subscriber)
-    assert read == Subscriber("https://push.example/1", b"\4p", b"a", 7)
+    assert read == Subscriber("", b"\4p", b"a", 7)
     assert set(msgspec.to_builtins(read)) == {
         *lying,
         "uid",

@@ -147,6 +147,24 @@ def test_list_of_hosts_is_checked_when_settings_are_read() -> None:
             load(None, {}, {"push.hosts": [wrong]})
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"push.sends_max": 0},
+        {"push.notifies_max": 0},
+        {"push.notifies_per_owner_max": -1},
+        {"push.subscriptions_per_space_max": 0},
+        {"push.message_ttl_s": 0},
+        {"push.send_s_max": 0.0},
+        {"push.notify_s_max": float("nan")},
+        {"push.subscribes_per_min": -1.0},
+    ],
+)
+def test_limit_that_lets_nothing_through_stops_the_start(wrong: dict[str, float]) -> None:
+    with pytest.raises(SettingsError, match="section push"):
+        load(None, {}, wrong)
+
+
 def test_pairs_are_new_each_time_and_fit() -> None:
     assert len({new_pair() for _ in range(3)}) == 3
     public, private = new_pair()
