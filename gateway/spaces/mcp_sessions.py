@@ -40,7 +40,7 @@ _LONG = LongTexts("data_base64", "value")
 class RoomSessions:
     name = "space"
     instructions = _INSTRUCTIONS
-    scope = FULL
+    scope: str | None = FULL
 
     def __init__(
         self,

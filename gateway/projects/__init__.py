@@ -1,0 +1,1 @@
+"""Projects: their API, the sites they publish, uploads, and the operator's sessions on `/mcp`."""
