@@ -32,6 +32,7 @@ class SpaceSettings:
     iam_passkeys_max: int = 10  # of a member; one more is 413 `space_full`
     iam_invites_max: int = 100  # of a space, unused and not ended; one more is 413 `space_full`
     iam_invite_s: int = 86_400  # life of an invite for which none is asked, never beyond the room's; then it is 401
+    iam_tokens_max: int = 100  # of the operator, in a project's room, standing; one more is 413 `space_full`
     iam_access_s: int = 3_600  # life of an access token, never beyond the room's; then it is 401, and refreshed
     iam_grants_max: int = 16  # of a member, standing; one more ends the one that was refreshed least recently
     iam_rotations_max: int = 1_000  # refreshes of one grant; then it is refreshed no more: its member signs in again

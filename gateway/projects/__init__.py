@@ -1,1 +1,1 @@
-"""Projects: their API, the sites they publish, uploads, and the operator's sessions on `/mcp`."""
+"""Projects over HTTP: their API, the uploads of their files, and the sites that these are."""
