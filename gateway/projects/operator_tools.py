@@ -18,7 +18,7 @@ class ProjectActions(Protocol):
 
     async def create(self, body: Any) -> Answer: ...
 
-    async def get(self, project_id: str) -> Answer: ...
+    def get(self, project_id: str) -> Answer: ...
 
     async def book(self, project_id: str, body: Any) -> Answer: ...
 
@@ -30,7 +30,7 @@ class StaticActions(Protocol):
 
     async def presign(self, project_id: str, body: Any) -> Answer: ...
 
-    async def list(self, project_id: str, prefix: str, cursor: str | None) -> Answer: ...
+    def list(self, project_id: str, prefix: str | None = None, cursor: str | None = None) -> Answer: ...
 
 
 class OperatorTools:
@@ -47,7 +47,7 @@ class OperatorTools:
         }
 
     async def _get(self, arguments: Arguments) -> Answer:
-        return await self._projects.get(arguments["project_id"])
+        return self._projects.get(arguments["project_id"])
 
     async def _book(self, arguments: Arguments) -> Answer:
         return await self._projects.book(arguments["project_id"], _body(arguments))
@@ -59,7 +59,7 @@ class OperatorTools:
         return await self._files.presign(arguments["project_id"], _body(arguments))
 
     async def _list(self, arguments: Arguments) -> Answer:
-        return await self._files.list(arguments["project_id"], arguments.get("prefix", ""), arguments.get("cursor"))
+        return self._files.list(arguments["project_id"], arguments.get("prefix"), arguments.get("cursor"))
 
 
 def _body(arguments: Arguments) -> dict[str, Any]:

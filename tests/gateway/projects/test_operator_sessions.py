@@ -33,14 +33,17 @@ class FakeServices:
 
     async def _said(self, *asked: Any) -> Any:
         await trio.lowlevel.checkpoint()
+        return self._said_at_once(*asked)
+
+    def _said_at_once(self, *asked: Any) -> Any:
         self.asked.append(asked)
         return self.answer
 
     async def create(self, body: Any) -> Any:
         return await self._said("create", body)
 
-    async def get(self, project_id: str) -> Any:
-        return await self._said("get", project_id)
+    def get(self, project_id: str) -> Any:
+        return self._said_at_once("get", project_id)
 
     async def book(self, project_id: str, body: Any) -> Any:
         return await self._said("book", project_id, body)
@@ -51,8 +54,8 @@ class FakeServices:
     async def presign(self, project_id: str, body: Any) -> Any:
         return await self._said("presign", project_id, body)
 
-    async def list(self, project_id: str, prefix: str, cursor: str | None) -> Any:
-        return await self._said("list", project_id, prefix, cursor)
+    def list(self, project_id: str, prefix: str | None = None, cursor: str | None = None) -> Any:
+        return self._said_at_once("list", project_id, prefix, cursor)
 
 
 class Desk:
@@ -97,7 +100,7 @@ def lines() -> Iterator[list[Any]]:
         ("book", {}, ("book", PROJECT, {})),
         ("add_space", {"name": "n", "ttl_seconds": 60}, ("add_space", PROJECT, {"name": "n", "ttl_seconds": 60})),
         ("static_presign", {"path": "a.css", "size": 3}, ("presign", PROJECT, {"path": "a.css", "size": 3})),
-        ("static_list", {}, ("list", PROJECT, "", None)),
+        ("static_list", {}, ("list", PROJECT, None, None)),
         ("static_list", {"prefix": "css/", "cursor": "c"}, ("list", PROJECT, "css/", "c")),
     ],
 )
@@ -150,7 +153,7 @@ async def test_unknown_tool_is_told_from_a_failure_and_its_name_is_in_no_line(de
 async def test_call_that_is_given_up_is_audited_as_that(desk: Desk, lines: list[Any]) -> None:
     with trio.CancelScope() as scope:
         scope.cancel()
-        await desk.call("echo_project_get", {"project_id": PROJECT})
+        await desk.call("echo_project_book", {"project_id": PROJECT})
     (line,) = lines
     assert (line["decision"], line["code"], line["project_id"]) == ("abandoned", None, PROJECT)
 
