@@ -38,6 +38,7 @@ from gateway.mcp.views import FLEET, NAMED, VIEWS
 from gateway.net.http1.settings import DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.projects.settings import ProjectsSettings
 from gateway.spaces.settings import EchoSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
@@ -110,6 +111,7 @@ SETTINGS_OF = {
     "governance": GovernanceSettings,
     "upstreams": UpstreamSettings,
     "echo": EchoSettings,
+    "projects": ProjectsSettings,
     "log": LogSettings,
     "otel": OtelSettings,
 }

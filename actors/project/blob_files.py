@@ -79,12 +79,6 @@ class BlobFiles:
             raise ValueError("a content is named by its SHA-256 in lower case")
         return self._folder / sha256[:2] / sha256
 
-    def free_ratio(self) -> float:
-        disk = os.statvfs(self._folder)
-        of_bytes = disk.f_bavail / max(1, disk.f_blocks)
-        # Some file systems make inodes as they are needed, and say that they have none.
-        return of_bytes if disk.f_files == 0 else min(of_bytes, disk.f_favail / disk.f_files)
-
 
 class BlobWriter:
     """One content as it is written. After an OSError it can only be discarded."""

@@ -79,9 +79,6 @@ class BlobStore:
         """Of all contents, with the overhead of each, and with what is on its way."""
         return self._present_bytes + sum(_on_disk(upload.size) for upload in self._uploads)
 
-    def free_ratio(self) -> float:
-        return self._files.free_ratio()
-
     def open(self, sha256: str) -> int:
         return self._files.open(sha256)
 

@@ -118,6 +118,11 @@ class ObjectComing:
         finally:
             self._uploads.end(self._coming)
 
+    @property
+    def size(self) -> int:
+        """How many bytes have come so far."""
+        return self._coming.size
+
     async def append(self, data: bytes) -> EchoError | None:
         """What there is against the file, if anything: then leave the block, and nothing is left of it."""
         project = self._projects.get(self._coming.project_id)

@@ -76,6 +76,8 @@ class EchoSpaces:
         """Told of every space that ends while the gateway runs, at once: its sockets and sessions are to be closed."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
+        self.bytes_beside: Callable[[], int] = lambda: 0
+        """Of what shares the room on the disk, and its limits, with spaces."""
         self.on_load: Callable[[str, Sequence[Event], int], None] = lambda _space_id, _events, _seen_ms: None
         """At the start, told of every live space what its stream has, and when spaces were seen last."""
         self._seal = seal
@@ -199,14 +201,11 @@ class EchoSpaces:
         return self._apply(None, decided)
 
     async def close_together(self, space_ids: Sequence[str], ending: Ending, parts: Sequence[Part]) -> EchoError | None:
-        """Have the end of all of these written, with parts of others, by the holder of their turns.
+        """Have the end of all of these written, with parts of others, by the holder of their turns, who is shielded.
 
         After None, `end_written` is called next. Those that are over already are not missed.
         """
-        closings = self._closings(space_ids, ending, self.now().wall_ms)
-        with trio.CancelScope(shield=True):
-            fault = await self._log.append_together(closings, *parts)
-        return fault
+        return await self._log.append_together(self._closings(space_ids, ending, self.now().wall_ms), *parts)
 
     def _closings(self, space_ids: Sequence[str], ending: Ending, now_ms: int) -> dict[str, Sequence[Event]]:
         live = [space for space in map(self.get, space_ids) if space is not None]
@@ -420,12 +419,13 @@ class EchoSpaces:
         return True
 
     def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
-        """Why as much as this may not be written at present, to any space; reads go on."""
+        """Why as much as this may not be written at present, to any space or beside them; reads go on."""
         now_s = self.now().mono_s
         if now_s >= self._disk_seen_s + DISK_S:
             self._is_disk_short = self.store.disk_free_ratio() < self.settings.disk_free_min
             self._disk_seen_s = now_s
-        is_full = self.store.totals().bytes + max(1, more_bytes) > self.settings.total_bytes_max
+        kept_bytes = self.store.totals().bytes + self.bytes_beside()
+        is_full = kept_bytes + max(1, more_bytes) > self.settings.total_bytes_max
         return EchoError.STORAGE_NOT_READY if self._is_disk_short or is_full else None
 
 

@@ -40,13 +40,13 @@ from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
-from gateway.identity.oauth.worlds import Worlds
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
+from gateway.main.echo_side import echo_side
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase, is_known
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
@@ -67,12 +67,8 @@ from gateway.net.tls import leaf, server_context
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
-from gateway.spaces.admission import SpaceAdmission
-from gateway.spaces.feature import counts_bodies, ends_feature, spaces_feature
-from gateway.spaces.iam_passkeys import passkeys_at
-from gateway.spaces.oauth_world import SpaceWorld
-from gateway.spaces.opening import join_iam, opened_spaces
-from gateway.spaces.room_entrance import RoomEntrance
+from gateway.projects.s3_bucket import opened_bucket
+from gateway.spaces.opening import opened_spaces
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
 from schemas.manifest import NodeIdentity
@@ -156,6 +152,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         async with (
             await SqliteStore.open(folder.log_path) as store,
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
+            opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
             spans_to(settings.otel) as spans,
             trio.open_nursery() as nursery,
         ):
@@ -189,10 +186,6 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
-            spaces = kept.spaces if kept is not None and settings.echo.enabled else None
-            rooms = None
-            if spaces is not None:
-                rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
             members = None
             if token_keys is None:
                 members = Members(
@@ -201,27 +194,30 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 await members.load()
             limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
             ceremonies = Ceremonies(limits)
-            space_world: Worlds | None = None
 
             def is_of_fleet(credential_id: bytes) -> bool:
                 return members is not None and members.of_passkey(credential_id) is not None
 
-            echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
-            if kept is not None and spaces is not None and rooms is not None and base is not None:
-                join_iam(kept.iam, spaces, rooms)
-                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
-                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s, is_of_fleet)
-                has_mcp = settings.mcp.enabled
-                routes = spaces_feature(
-                    spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
-                )
-                echo_features = (*echo_features, routes, entrance.feature)
-                space_world = None if passkeys is None else SpaceWorld(kept.iam)
+            echo = await echo_side(
+                kept,
+                settings,
+                base,
+                store,
+                supervisor,
+                devices.pump,
+                ceremonies,
+                audit,
+                is_of_fleet,
+                new_id,
+                folder.path,
+                echo_key,
+                bucket,
+            )
+            spaces, rooms = echo.spaces, echo.rooms
             signing_in = sign_in(
                 folder,
                 members,
-                space_world,
+                echo.world,
                 ceremonies,
                 settings.oauth,
                 base,
@@ -232,7 +228,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 logs=settings.log.mcp,
             )
             # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.
-            kinds = [kind for feature in echo_features for kind in feature.session_kinds]
+            kinds = [kind for feature in echo.features for kind in feature.session_kinds]
             sessions = Sessions(settings.mcp.session_limits)
             watches = Watches(directory, bus, settings.mcp, now, new_id, calls)
 
@@ -309,7 +305,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,
                 ),
-                *echo_features,
+                *echo.features,
                 *signing_in.features,
             )
             for feature in features:
@@ -322,8 +318,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return next(filter(None, (feature.refusal_form(path) for feature in features)), None)
 
             def body_bytes_max(path: str) -> int:
-                """By the routes of spaces, and where rooms have sessions, bodies are counted as they come."""
-                counts_itself = spaces is not None and (counts_bodies(path) or path == NAMED.path)
+                """Where rooms have sessions, bodies are counted as they come."""
+                is_of_rooms = spaces is not None and path == NAMED.path
+                counts_itself = is_of_rooms or any(feature.counts_bodies(path) for feature in features)
                 return sys.maxsize if counts_itself else _body_bytes_max(path)
 
             door = Door(

@@ -14,6 +14,8 @@
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
+    [echo.s3]   a bucket for presigned uploads      (gateway/projects/s3_settings.py)
+    [projects]  projects, their sites and their API (gateway/projects/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
@@ -25,10 +27,10 @@ few go by bare names too (`BARE`). A name that is not known is refused, with wha
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -47,10 +49,17 @@ from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.projects.s3_settings import S3Settings
+from gateway.projects.settings import ProjectsSettings
 from gateway.spaces.settings import EchoSettings
 
 PREFIX = "HELIOGRAPH_"
-BARE = {"MCP_ENABLED": "mcp.enabled", "MCP_RELAX_ORIGIN": "mcp.relax_origin", "LOG_MCP": "log.mcp"}
+BARE = {
+    "MCP_ENABLED": "mcp.enabled",
+    "MCP_RELAX_ORIGIN": "mcp.relax_origin",
+    "LOG_MCP": "log.mcp",
+    "API_BEARER_TOKEN": "projects.api_bearer_token",
+}
 """Variables that also go by names without the prefix, as the echo service has them; those with it win."""
 DATA = "heliograph-data"
 UNIX = "unix:"
@@ -111,6 +120,11 @@ class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trusted_proxies: list[str] = []  # as for agents: networks whose X-Forwarded-For is believed
 
 
+@dataclass(frozen=True, slots=True)
+class _Echo(EchoSettings):
+    s3: S3Settings | None = None  # a bucket for presigned uploads; None: they come to us
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: str = DATA
     http: _Http = msgspec.field(default_factory=_Http)
@@ -126,7 +140,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: MemberSettings = msgspec.field(default_factory=MemberSettings)
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
-    echo: EchoSettings = msgspec.field(default_factory=EchoSettings)
+    echo: _Echo = msgspec.field(default_factory=_Echo)
+    projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 
@@ -149,9 +164,6 @@ def _networks(section: str, texts: list[str]) -> tuple[Network, ...]:
         return tuple(ip_network(text) for text in texts)
     except ValueError:
         raise SettingsError(f"{section}.trusted_proxies is a list of networks, such as 10.0.0.0/8") from None
-
-
-_SECTIONS = frozenset(Settings.__struct_fields__) - {"data"}
 
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
@@ -187,19 +199,34 @@ def _refuse_unknown(values: Mapping[str, Any], settings: type, place: str = "") 
     for name, value in values.items():
         if name not in known:
             raise SettingsError(f"a setting is wrong: there is no {place}{name}; there are {', '.join(sorted(known))}")
-        if isinstance(value, dict) and hasattr(known[name], "__annotations__"):
-            _refuse_unknown(value, known[name], f"{place}{name}.")
+        section = _section(known[name])
+        if isinstance(value, dict) and section is not None:
+            _refuse_unknown(value, section, f"{place}{name}.")
 
 
-def _dotted(name: str) -> str:
-    section, _, rest = name.partition("_")
-    return f"{section}.{rest}" if section in _SECTIONS and rest else name
+def _dotted(name: str, settings: type = Settings) -> str:
+    """Of a variable's name, which has underscores between sections and within names."""
+    known = get_type_hints(settings)
+    first, _, rest = name.partition("_")
+    section = _section(known.get(first))
+    return f"{first}.{_dotted(rest, section)}" if name not in known and section is not None and rest else name
 
 
 def _kind(dotted: str) -> Any:
-    section, _, name = dotted.rpartition(".")
-    place = get_type_hints(Settings)[section] if section else Settings
-    return get_type_hints(place).get(name, Any)
+    first, _, rest = dotted.partition(".")
+    place: Any = Settings
+    while rest:
+        place = _section(get_type_hints(place).get(first))
+        if place is None:
+            return Any
+        first, _, rest = rest.partition(".")
+    return get_type_hints(place).get(first, Any)
+
+
+def _section(kind: Any) -> type | None:
+    """What a setting is made of, if it is a section, one that may be absent too."""
+    made_of = [one for one in (get_args(kind) or (kind,)) if hasattr(one, "__annotations__")]
+    return made_of[0] if made_of else None
 
 
 def _read(text: str, kind: Any) -> Any:
@@ -217,10 +244,12 @@ def _read(text: str, kind: Any) -> Any:
 
 
 def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
-    section, _, name = dotted.rpartition(".")
-    target = values.setdefault(section, {}) if section else values
-    if not isinstance(target, dict):
-        raise SettingsError(f"{section} is a section, not a value")
+    *sections, name = dotted.split(".")
+    target: Any = values
+    for section in sections:
+        target = target.setdefault(section, {})
+        if not isinstance(target, dict):
+            raise SettingsError(f"{section} is a section, not a value")
     target[name] = value
 
 

@@ -1,1 +1,1 @@
-"""Projects over HTTP: their API, the uploads of their files, and the sites that these are."""
+"""Projects over HTTP: the API of operators, sites by hostname, uploads, and the operator's session on `/mcp`."""

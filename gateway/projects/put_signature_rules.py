@@ -10,7 +10,6 @@ order of the fields, does not match.
 """
 
 import base64
-import hashlib
 import hmac
 import re
 from dataclasses import dataclass
@@ -45,9 +44,8 @@ class PutGrant:
 class PutSignatures:
     __slots__ = ("_key",)
 
-    def __init__(self, echo_key: bytes, bearer: str) -> None:
-        salt = hashlib.sha256(bearer.encode()).digest()
-        self._key = HKDF(SHA256(), _KEY_BYTES, salt=salt, info=_INFO).derive(echo_key)
+    def __init__(self, echo_key: bytes, bearer_sha256: bytes) -> None:
+        self._key = HKDF(SHA256(), _KEY_BYTES, salt=bearer_sha256, info=_INFO).derive(echo_key)
 
     def target(self, grant: PutGrant) -> str:
         """The path and the query of its URL."""

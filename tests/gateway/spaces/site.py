@@ -38,10 +38,8 @@ class Answer:
         return self.status, self.json["error"]
 
 
-class Site:
-    def __init__(self, world: World, iam: SpaceIam, app: Router) -> None:
-        self.world = world
-        self.iam = iam
+class AsgiClient:
+    def __init__(self, app: Router) -> None:
         self.app = app
         self.on_piece: Callable[[], None] = lambda: None  # told of each message of an answer
 
@@ -94,6 +92,13 @@ class Site:
         start, *bodies = sent
         fields = {name.decode(): value.decode() for name, value in start["headers"]}
         return Answer(start["status"], fields, b"".join(part.get("body", b"") for part in bodies))
+
+
+class Site(AsgiClient):
+    def __init__(self, world: World, iam: SpaceIam, app: Router) -> None:
+        super().__init__(app)
+        self.world = world
+        self.iam = iam
 
     async def make(self, **fields: str) -> Any:
         """A space's document, with its claim."""
