@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 HOSTS_MAX = 1024  # remembered; then the one asked for least recently is read again when it comes
 HOST_BYTES_MAX = 262  # of one that is remembered: the longest name there is, its final dot and a port
-LOOKS_MAX = 3  # for a file whose content goes as often while it is being opened; then 500
+LOOKS_MAX = 8  # for a file whose content goes as often while it is being opened; then 500
 OWN_404 = "404.html"
 _TEXTS = {
     308: b"It is a folder.\n",

@@ -41,8 +41,7 @@ class Published:
 
     def publish(self, label: str, path: str, content: bytes, content_type: str = "", at_ms: int = AT_MS) -> SiteObject:
         """Make the project, if there is none."""
-        sha256 = hashlib.sha256(content).hexdigest()
-        self.files.path(sha256).write_bytes(content)
+        sha256 = self.stage(content)
         project = self.projects.get(label)
         if project is None:
             made = ProjectRecord(f"id-{label}", label, label, label, Encoding.JSON, False, False, False, None, AT_MS)
@@ -51,6 +50,16 @@ class Published:
         found = project.object(path)
         assert found is not None
         return found
+
+    def stage(self, content: bytes) -> str:
+        """Have it on the disk, wholly or not at all, under its hash."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        path = self.files.path(sha256)
+        if not path.exists():
+            part = path.with_suffix(".part")
+            part.write_bytes(content)
+            part.rename(path)
+        return sha256
 
     def unpublish(self, label: str, path: str) -> None:
         """Its content goes too."""

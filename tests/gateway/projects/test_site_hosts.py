@@ -220,11 +220,9 @@ async def test_several_hosts_or_none_are_400(tmp_path: Path, is_tls: bool, hosts
         assert (await send(b"GET / HTTP/1.1\r\n%b\r\n" % hosts)).status == 400
 
 
-async def test_old_client_without_a_host_is_the_main_application_s(tmp_path: Path) -> None:
-    async with one(tmp_path, True) as send:
-        assert (await send(b"GET / HTTP/1.0\r\n\r\n")).status == 400  # hypercorn wants one
-        assert (await send(b"GET / HTTP/1.0\r\nHost: a.localhost\r\n\r\n")).body == PAGE
-    async with one(tmp_path, False) as send:
+@ONE
+async def test_old_client_without_a_host_is_the_main_application_s(tmp_path: Path, is_tls: bool) -> None:
+    async with one(tmp_path, is_tls) as send:
         assert is_main(await send(b"GET / HTTP/1.0\r\n\r\n"))
         assert (await send(b"GET / HTTP/1.0\r\nHost: a.localhost\r\n\r\n")).body == PAGE
         assert (await send(b"GET http://a.localhost/ HTTP/1.0\r\n\r\n")).body == PAGE
