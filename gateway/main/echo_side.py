@@ -17,6 +17,8 @@ from gateway.main.public_base import PublicBase
 from gateway.main.settings import Settings
 from gateway.net.pump import Pump
 from gateway.projects.opening import opened_projects, projects_feature
+from gateway.projects.operator_sessions import OperatorLimits, OperatorSessions
+from gateway.projects.operator_tools import OperatorTools
 from gateway.projects.s3_bucket import S3Bucket
 from gateway.projects.static_opening import StaticSide, opened_static
 from gateway.spaces.admission import SpaceAdmission
@@ -25,6 +27,7 @@ from gateway.spaces.feature import ends_feature, spaces_feature
 from gateway.spaces.iam_passkeys import passkeys_at
 from gateway.spaces.oauth_world import SpaceWorld
 from gateway.spaces.opening import OpenedSpaces, join_iam
+from gateway.spaces.refusals import form_of_sessions
 from gateway.spaces.room_entrance import RoomEntrance
 
 
@@ -103,5 +106,23 @@ async def echo_side(
         bucket,
         settings.echo.s3,
     )
+    if settings.projects.api_bearer_token is not None:
+        limits = OperatorLimits(
+            settings.projects.mcp_session_limits, echo.mcp_body_bytes, echo.body_pace, echo.mcp_large_max
+        )
+        project_api.kinds.append(
+            OperatorSessions(
+                OperatorTools(project_api.service, static.service),
+                project_api.bearer.is_mine,
+                lambda project_id: projects.get(project_id) is not None,
+                admission.over_rate,
+                limits,
+                audit,
+                spaces.counts.requests_refused,
+                form_of_sessions(spaces.counts.requests_refused),
+                spaces.now,
+                new_id,
+            )
+        )
     features = (ends, project_api.feature, routes, entrance.feature)
     return EchoSide(features, spaces, rooms, projects, None if passkeys is None else SpaceWorld(iam), static)

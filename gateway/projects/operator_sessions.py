@@ -45,7 +45,6 @@ class OperatorLimits:
     body_bytes_max: int  # of a request; a larger one is 413 `payload_too_large`
     body_pace: BodyPace
     large_max: int  # requests and answers above 64 KiB under way; the next one is 503 `overloaded`
-    large_per_address_max: int  # of these, of one address; the next one is 503 `overloaded`
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class OperatorSessions:
         self.body_bytes_max = limits.body_bytes_max
         self.body_pace = limits.body_pace
         self.large_max = limits.large_max
-        self.large_of_accounts_max: tuple[int, ...] = (limits.large_per_address_max,)
+        self.large_of_accounts_max: tuple[int, ...] = (limits.large_max,)
         self.refusal_form = refusal_form
         self.on_end: Callable[[str], None] = lambda _: None
         self.claims = is_bearer

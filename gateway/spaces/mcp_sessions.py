@@ -17,7 +17,6 @@ from gateway.calls.audit import Audit
 from gateway.calls.echo_calls import NO_SUCH_TOOL, CallEnd, EchoCalls, Failure, Outcome
 from gateway.calls.large_call_rules import LongTexts
 from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDone, ToolFailed, ToolUnknown
-from gateway.net.body_pace_rules import BodyPace
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import Exchange
 from gateway.spaces.admission import SpaceAdmission, address_of
@@ -71,9 +70,7 @@ class RoomSessions:
         self._audit = audit
         self._refused = spaces.counts.requests_refused
         self._calls = EchoCalls(self._refused, spaces.now, new_id)
-        self.body_pace = BodyPace(
-            settings.upload_free_s, settings.upload_bytes_per_s_min, idle_s_max=settings.upload_idle_s_max
-        )
+        self.body_pace = settings.body_pace
         self.refusal_form = form_of_sessions(self._refused)
 
     def end(self, space_id: str) -> None:

@@ -20,7 +20,7 @@ from schemas.echo.errors import EchoError
 from schemas.echo.project_tools import PROJECT_TOOLS
 
 PROJECT, OTHER = "01j9zq8f3m5x7c2v4b6n8p0q1r", "01j9zq8f3m5x7c2v4b6n8p0q2s"
-LIMITS = OperatorLimits(SessionLimits(4, (2,), 60), 1_000_000, BodyPace(1.0), 1, 1)
+LIMITS = OperatorLimits(SessionLimits(4, (2,), 60), 1_000_000, BodyPace(1.0), 1)
 CALLER = OperatorCaller("192.0.2.1")
 
 
