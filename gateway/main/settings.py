@@ -43,7 +43,7 @@ from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
-from gateway.main.command_variables import FOR_COMMANDS
+from gateway.main.command_variables import BARE_BEARER, BEARER, FOR_COMMANDS
 from gateway.mcp.settings import McpSettings
 from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
@@ -58,9 +58,10 @@ BARE = {
     "MCP_ENABLED": "mcp.enabled",
     "MCP_RELAX_ORIGIN": "mcp.relax_origin",
     "LOG_MCP": "log.mcp",
-    "API_BEARER_TOKEN": "projects.api_bearer_token",
+    BARE_BEARER: "projects.api_bearer_token",
+    BEARER: "projects.api_bearer_token",  # as commands have it; a gateway and its commands can share an environment
 }
-"""Variables that also go by names without the prefix, as the echo service has them; those with it win."""
+"""Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
 UNIX = "unix:"
 
