@@ -20,6 +20,7 @@ from gateway.projects.opening import opened_projects, projects_feature
 from gateway.projects.operator_sessions import OperatorLimits, OperatorSessions
 from gateway.projects.operator_tools import OperatorTools
 from gateway.projects.s3_bucket import S3Bucket
+from gateway.projects.service_text import service_text
 from gateway.projects.static_opening import StaticSide, opened_static
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.documents import Documents, app_prompt
@@ -86,6 +87,7 @@ async def echo_side(
         audit,
         passkeys,
         app_prompt_of=app_prompt_of,
+        sections=[lambda: service_text(settings.projects)],
         has_mcp=settings.mcp.enabled,
     )
     prompt_of = Documents(echo, base, app_prompt_of).prompt

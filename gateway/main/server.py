@@ -17,6 +17,7 @@ import trio
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
 from actors.member.members import Members
+from actors.project.projects import Projects
 from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -101,6 +102,7 @@ class Running:
     base: Callable[[], str] | None  # of links to spaces
     rooms: Rooms | None  # of spaces
     members: Members | None  # of tenants; None where tokens come from elsewhere
+    projects: Projects | None = None  # where spaces are on
 
     @property
     def http_url(self) -> str:
@@ -259,7 +261,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ledgers=devices.ledgers,
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
-                spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms),
+                spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
                 started_s=now_here().wall_ms / 1000,
             )
 
@@ -362,6 +364,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 base if spaces is not None else None,
                 rooms,
                 members,
+                echo.projects,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)

@@ -3,7 +3,7 @@
 The texts are in the files beside this one, with a place for each value of this instance; all values are our own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from string import Template
 from typing import NotRequired, TypeAlias, TypedDict
@@ -96,11 +96,14 @@ class Documents:
         settings: EchoSettings,
         base: Callable[[], str],
         app_prompt_of: AppPromptOf = no_app_prompt,
+        sections: Sequence[Callable[[], str]] = (),
         *,
         has_mcp: bool = True,
         has_sign_in: bool = False,
     ) -> None:
+        """`sections` are what other features have to say in the description, as markdown with headings."""
         self._settings = settings
+        self._sections = sections
         self._base = base
         self._app_prompt_of = app_prompt_of
         self._has_mcp = has_mcp
@@ -168,7 +171,8 @@ class Documents:
         values = self._values()
         sign_in = _SIGN_IN.substitute(values) if self._has_sign_in else _NO_SIGN_IN
         mcp = _MCP.substitute(values, sign_in=sign_in) if self._has_mcp else _NO_MCP
-        return _DESCRIPTION.substitute(values, mcp=mcp)
+        sections = "".join(f"\n{section().strip()}\n" for section in self._sections)
+        return _DESCRIPTION.substitute(values, mcp=mcp, sections=sections)
 
     def _values(self) -> dict[str, object]:
         settings = self._settings

@@ -1,6 +1,6 @@
 """All routes of echo spaces but rooms, as one feature, and what ends spaces on time as another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from actors.space.iam import SpaceIam
@@ -45,13 +45,15 @@ def spaces_feature(
     passkeys: PasskeyCeremonies | None = None,
     *,
     app_prompt_of: AppPromptOf = no_app_prompt,
+    sections: Sequence[Callable[[], str]] = (),
     has_mcp: bool = True,
 ) -> Feature:
     """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens.
+    `sections` are what other features say in `/service/description`.
 
     Without `passkeys` nobody can become a member, so IAM stays off but in rooms of projects.
     """
-    documents = Documents(settings, base, app_prompt_of, has_mcp=has_mcp, has_sign_in=passkeys is not None)
+    documents = Documents(settings, base, app_prompt_of, sections, has_mcp=has_mcp, has_sign_in=passkeys is not None)
     shares = UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
     kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)

@@ -1,6 +1,6 @@
 """Projects with real rooms, over stores in memory that outlive a process, and a clock that tests move."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -28,6 +28,7 @@ class Process:
     iam: SpaceIam
     operator: OperatorIam
     projects: Projects
+    new_id: Callable[[], str]
 
     async def make(self, name: str = "Board", **more: object) -> Project:
         project = await self.projects.create(NewProject(name, **more))  # type: ignore[arg-type]
@@ -88,7 +89,7 @@ class Quarter:
             projects.on_delete.append(self.deleted.append)
             await projects.load()
             operator = OperatorIam(iam, self.world.settings, self.world.random, self._new_id)
-            yield Process(log, spaces, iam, operator, projects)
+            yield Process(log, spaces, iam, operator, projects, self._new_id)
 
     def _new_id(self) -> str:
         return self._mint.mint(self.world.now_ms)
