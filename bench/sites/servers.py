@@ -1,15 +1,17 @@
 """The two servers of bench.sites, each in a process of its own on one core, with the same files."""
 
 import contextlib
-import hashlib
+import http.client
+import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import psutil
@@ -18,6 +20,7 @@ SERVER_CORE, LOAD_CORE = 0, 1
 ROOT = Path(__file__).parent.parent.parent
 SIZES = {"small.bin": 4 * 1024, "large.bin": 1024 * 1024, "huge.bin": 25 * 1024 * 1024}
 HOST = "bench.localhost"
+BEARER = "bench-bench-bench-bench-bench-bench"
 NGINX_CONF = """
 daemon off;
 worker_processes 1;
@@ -99,24 +102,33 @@ def _start_nginx(files: Path, folder: Path) -> tuple[subprocess.Popen[str], int]
 
 
 def _start_ours(files: Path, folder: Path) -> tuple[subprocess.Popen[str], int]:
-    command = [
-        "taskset",
-        "-c",
-        str(SERVER_CORE),
-        sys.executable,
-        "-m",
-        "bench.sites",
-        "--serve",
-        str(files),
-        str(folder),
-    ]
+    command = ["taskset", "-c", str(SERVER_CORE), sys.executable, "-m", "bench.sites", "--serve", str(folder)]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     said = process.stdout.readline()
     process.stdout.close()
     if not said:
         raise SystemExit("our own server did not start")
+    _publish(int(said), files)
     return process, int(said)
+
+
+def _publish(port: int, files: Path) -> None:
+    wish = json.dumps({"name": "Bench", "domain": HOST})
+    project = json.loads(_call(port, "POST", "/api/projects", wish.encode(), {"Content-Type": "application/json"}))
+    for name in SIZES:
+        _call(port, "PUT", f"/api/projects/{project['project_id']}/static/{name}", (files / name).read_bytes())
+
+
+def _call(port: int, method: str, path: str, body: bytes, headers: Mapping[str, str] = {}) -> bytes:
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request(method, path, body, {"Authorization": f"Bearer {BEARER}", **headers})
+    response = connection.getresponse()
+    answered = response.read()
+    connection.close()
+    if response.status != HTTPStatus.CREATED:
+        raise SystemExit(f"{method} {path}: {response.status} {answered.decode()}")
+    return answered
 
 
 def _worker(process: subprocess.Popen[str], port: int) -> int:
@@ -135,57 +147,27 @@ def _worker(process: subprocess.Popen[str], port: int) -> int:
 # ---- ours ------------------------------------------------------------------------------------------------------------
 
 
-def serve_ours(files: Path, folder: Path) -> None:
-    """The door with one site, whose contents lie in a folder as those of published files do."""
-    import gc
-
+def serve_ours(folder: Path) -> None:
+    """A whole gateway, on any port, which is printed."""
+    import structlog
     import trio
 
-    from actors.project.blob_files import BlobFiles
-    from actors.project.site import Site, SiteObject
-    from actors.space.key_files import Disk
-    from actors.supervision.supervisor import Supervisor
-    from gateway.main.server import GC_THRESHOLDS
-    from gateway.net.asgi import AsgiScope, Receive, Send
-    from gateway.net.http1.door import Door
-    from gateway.projects.site_contents import SiteContents
-    from gateway.projects.site_host_rules import SiteHosts
-    from gateway.projects.site_routes import SiteRoutes
-
-    blobs = BlobFiles(folder / "sites", Disk())
-    objects: dict[str, SiteObject] = {}
-    for name in SIZES:
-        content = (files / name).read_bytes()
-        sha256 = hashlib.sha256(content).hexdigest()
-        blobs.path(sha256).write_bytes(content)
-        objects[name] = SiteObject(name, sha256, len(content), "", 1_700_000_000_000)
-
-    class Bench:
-        project_id = "bench"
-
-        def object(self, path: str) -> SiteObject | None:
-            return objects.get(path)
-
-        def has_folder(self, _: str) -> bool:
-            return False
-
-    class Directory:
-        def site(self, label: str) -> Site | None:
-            return site if label == "bench" else None
-
-    async def nobody(scope: AsgiScope, receive: Receive, send: Send) -> None:
-        raise AssertionError("a request for a site came to the main application")
+    from gateway.main.server import running, until_signalled
+    from gateway.main.settings import load
 
     async def main() -> None:
-        gc.set_threshold(*GC_THRESHOLDS)
-        async with trio.open_nursery() as nursery:
-            supervisor = Supervisor()
-            await nursery.start(supervisor.run)
-            contents = SiteContents(blobs)
-            contents.start(supervisor)
-            routes = SiteRoutes(Directory(), contents, SiteHosts("localhost", "localhost"))
-            door = Door(supervisor, nobody, body_bytes_max=lambda _: 0, sites=routes.at)
-            print(await door.listen("127.0.0.1", 0), flush=True)
+        settings = {
+            "data": str(folder / "data"),
+            "http.listen": "127.0.0.1:0",
+            "devices.listen": "127.0.0.1:0",
+            "echo.enabled": True,
+            "echo.disk_free_min": 0.0,
+            "projects.api_bearer_token": BEARER,
+        }
+        async with running(load(None, {}, settings)) as gateway:
+            print(gateway.http.rpartition(":")[2], flush=True)
+            await until_signalled()
 
-    site = Bench()
-    trio.run(main)
+    with (folder / "log").open("w") as lines:
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(lines))
+        trio.run(main)

@@ -15,13 +15,17 @@ from gateway.identity.passkeys.ceremony_rules import Ceremonies
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase
 from gateway.main.settings import Settings
+from gateway.net.applications import SitesAt
 from gateway.net.pump import Pump
+from gateway.projects.feature import ProjectsFeature
 from gateway.projects.opening import opened_projects, projects_feature
 from gateway.projects.operator_sessions import OperatorLimits, OperatorSessions
 from gateway.projects.operator_tools import OperatorTools
 from gateway.projects.s3_bucket import S3Bucket
 from gateway.projects.service_text import service_text
+from gateway.projects.site_opening import opened_sites
 from gateway.projects.static_opening import StaticSide, opened_static
+from gateway.projects.static_service import StaticService
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.documents import Documents, app_prompt
 from gateway.spaces.feature import ends_feature, spaces_feature
@@ -42,6 +46,7 @@ class EchoSide:
     projects: Projects | None = None
     world: Worlds | None = None  # where members sign in; None: nowhere
     static: StaticSide | None = None
+    sites: SitesAt | None = None  # by host; None: every host is the gateway's own
 
 
 async def echo_side(
@@ -109,22 +114,35 @@ async def echo_side(
         settings.echo.s3,
     )
     if settings.projects.api_bearer_token is not None:
-        limits = OperatorLimits(
-            settings.projects.mcp_session_limits, echo.mcp_body_bytes, echo.body_pace, echo.mcp_large_max
-        )
-        project_api.kinds.append(
-            OperatorSessions(
-                OperatorTools(project_api.service, static.service),
-                project_api.bearer.is_mine,
-                lambda project_id: projects.get(project_id) is not None,
-                admission.over_rate,
-                limits,
-                audit,
-                spaces.counts.requests_refused,
-                form_of_sessions(spaces.counts.requests_refused),
-                spaces.now,
-                new_id,
-            )
-        )
+        operator = _operator(project_api, static.service, settings, admission, spaces, audit, new_id)
+        project_api.kinds.append(operator)
+    sites = opened_sites(projects, static.blobs, project_api, settings.projects, base)
     features = (ends, project_api.feature, routes, entrance.feature)
-    return EchoSide(features, spaces, rooms, projects, None if passkeys is None else SpaceWorld(iam), static)
+    world = None if passkeys is None else SpaceWorld(iam)
+    return EchoSide(features, spaces, rooms, projects, world, static, sites)
+
+
+def _operator(
+    api: ProjectsFeature,
+    files: StaticService,
+    settings: Settings,
+    admission: SpaceAdmission,
+    spaces: EchoSpaces,
+    audit: Audit,
+    new_id: Callable[[], str],
+) -> OperatorSessions:
+    echo, refused = settings.echo, spaces.counts.requests_refused
+    sessions = settings.projects.mcp_session_limits
+    limits = OperatorLimits(sessions, echo.mcp_body_bytes, echo.body_pace, echo.mcp_large_max)
+    return OperatorSessions(
+        OperatorTools(api.service, files),
+        api.bearer.is_mine,
+        lambda project_id: api.service.projects.get(project_id) is not None,
+        admission.over_rate,
+        limits,
+        audit,
+        refused,
+        form_of_sessions(refused),
+        spaces.now,
+        new_id,
+    )

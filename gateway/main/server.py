@@ -333,6 +333,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 tls=http_tls,
                 takes_upgrade=takes_upgrade,
                 form_of=form_of,
+                sites=echo.sites,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")

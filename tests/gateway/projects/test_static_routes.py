@@ -170,7 +170,8 @@ async def test_list_is_in_order_by_prefix_and_in_pages(tmp_path: Path) -> None:
     [
         ("limit=0", "invalid_payload"), ("limit=-1", "invalid_payload"), ("limit=x", "invalid_payload"),
         ("limit=1000000000", "invalid_payload"), ("cursor=..", "invalid_payload"),
-        ("limit=1&limit=2", "invalid_payload"), ("prefix=%00", "invalid_path"), ("prefix=%ff", "invalid_payload"), ("prefix=a%5C", "invalid_path"),
+        ("limit=1&limit=2", "invalid_payload"), ("prefix=%00", "invalid_path"),
+        ("prefix=%ff", "invalid_payload"), ("prefix=a%5C", "invalid_path"),
     ],
 )  # fmt: skip
 async def test_list_that_nobody_can_mean_is_refused(tmp_path: Path, query: str, word: str) -> None:
