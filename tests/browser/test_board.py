@@ -1,6 +1,7 @@
 """The example site: published by the command line, opened on its hostname, live from the room of its project."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.browser.chromium import DESKTOP, PHONE, Browser
 from tests.browser.gateway import BEARER, PATIENCE_S, Gateway, Space
 from tests.browser.test_looks import assert_fits, assert_readable
 
+HOW_TO = (Path(__file__).parents[2] / "docs" / "how-to" / "publish-a-site.md").read_text()
 FRAME = {
     "ts_ms": 1_790_000_000_123,
     "cpu_pct": 41.26,
@@ -27,14 +29,15 @@ FRAME = {
 class Board:
     """A site of its own, and the room of its project."""
 
-    def __init__(self, gateway: Gateway, folder: Path) -> None:
+    def __init__(self, gateway: Gateway, folder: Path, pages: Path = BOARD) -> None:
         self._gateway = gateway
         self._folder = folder
+        self._pages = pages
         self.project_id: str = self._run("project", "create", "Fleet board")["project_id"]
         self.url: str = self.publish()["url"]
 
     def publish(self) -> Any:
-        return self._run("site", "deploy", str(BOARD), "--room", "room.json", "--project", self.project_id)
+        return self._run("site", "deploy", str(self._pages), "--room", "room.json", "--project", self.project_id)
 
     def _run(self, *arguments: str) -> Any:
         command = [sys.executable, "-m", "gateway.commands.cli", *arguments, "--json"]
@@ -137,6 +140,24 @@ def test_board_can_be_read_in_the_light_in_the_dark_and_on_a_phone(board: Board,
                 assert_readable(anna, 20)
             grounds.append(anna.js("return getComputedStyle(document.body).backgroundColor"))
     assert grounds[0] != grounds[1]
+
+
+def test_script_of_the_how_to_runs(gateway: Gateway, tmp_path: Path, anna: Browser) -> None:
+    (script,) = re.findall(r"```js\n(.*?)```", HOW_TO, re.DOTALL)
+    (pages := tmp_path / "pages").mkdir()
+    (pages / "page.js").write_text(script)
+    head = '<!doctype html><title>x</title><link rel="icon" href="data:,">'
+    (pages / "index.html").write_text(f'{head}<script type="module" src="page.js"></script><h1>Open</h1>')
+    site = Board(gateway, tmp_path, pages)
+    anna.open(site.url)
+    with site.room.join("ada") as ada:
+        ada.send(type="who", id="1")
+        while len(ada.next("who")["members"]) < 2:  # the page comes when it has loaded
+            ada.next("join")
+            ada.send(type="who", id="1")
+        ada.say({"text": "<b>closed</b>"})
+        anna.shows("h1", "<b>closed</b>")
+    anna.open("about:blank")
 
 
 def test_no_page_of_the_gateway_is_on_the_boards_host_and_no_file_of_the_board_on_the_gateways(
