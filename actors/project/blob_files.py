@@ -18,7 +18,6 @@ from pathlib import Path
 from actors.space.key_files import Disk
 
 INCOMING = "incoming"
-_SHELVES = tuple(f"{number:02x}" for number in range(256))
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -31,13 +30,14 @@ class Stored:
 
 
 class BlobFiles:
-    """The folder. Its shelves are made with it, so that a new name is one sync away from being durable."""
+    """The folder."""
 
     def __init__(self, folder: Path, disk: Disk) -> None:
         self._folder = folder
         self._disk = disk
         self._numbers = count()
-        for made in (folder, folder / INCOMING, *(folder / shelf for shelf in _SHELVES)):
+        self._shelves: set[str] = set()  # folders that are durable
+        for made in (folder, folder / INCOMING):
             made.mkdir(mode=0o700, parents=True, exist_ok=True)
         disk.sync_folder(folder)
         disk.sync_folder(folder.parent)
@@ -45,10 +45,10 @@ class BlobFiles:
     def sweep(self, uses: Callable[[str], bool]) -> dict[str, int]:
         """Remove whatever is not used; the sizes of what is there, by hash. Before anything is written."""
         present: dict[str, int] = {}
-        for shelf in (INCOMING, *_SHELVES):
-            with os.scandir(self._folder / shelf) as entries:
+        for shelf in sorted(path for path in self._folder.iterdir() if path.is_dir()):
+            with os.scandir(shelf) as entries:
                 for entry in entries:
-                    if _is_content(entry.name, shelf) and uses(entry.name):
+                    if _is_content(entry.name, shelf.name) and uses(entry.name):
                         present[entry.name] = entry.stat(follow_symlinks=False).st_size
                     else:
                         self._disk.unlink(Path(entry.path))
@@ -61,6 +61,10 @@ class BlobFiles:
         """Give a content that is durable its name, durably; or OSError, and it has neither name."""
         path = self.path(sha256)
         try:
+            if path.parent.name not in self._shelves:
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                self._disk.sync_folder(self._folder)
+                self._shelves.add(path.parent.name)
             self._disk.rename(part, path)
             self._disk.sync_folder(path.parent)
         except OSError:

@@ -313,7 +313,7 @@ class SpaceIam:
         if entry is None:
             return False
         uids = entry.iam.uids
-        if not uids.may_claim(uid, member_id, self._settings.iam_uids_max, is_minted=is_minted):
+        if not uids.may_claim(uid, member_id, self._settings.uid_limits, is_minted=is_minted):
             return False
         if is_minted:
             uids.mint(uid, member_id)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from actors.grants.grant_rules import GrantLimits
 from actors.space.store import DEFAULT_LIMITS, SpaceStoreLimits
+from actors.space.uid_rules import UidLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class SpaceSettings:
     iam_grants_max: int = 16  # of a member, standing; one more ends the one that was refreshed least recently
     iam_rotations_max: int = 1_000  # refreshes of one grant; then it is refreshed no more: its member signs in again
     iam_uids_max: int = 1_000  # names that members chose in the room of a space; another new one is closed with 4403
+    iam_member_uids_max: int = 100  # of these, chosen by one member; another new one of theirs is closed with 4403
     iam_auth_s: float = 5.0  # for the `auth` frame of a connection without an access token; then 4408
     # ---- the disk, of all spaces
     # With what is on its way, and 512 B more for a value, 4 KiB for a file; writes beyond it are 503
@@ -92,6 +94,10 @@ class SpaceSettings:
     state_bytes_max: int = 1_024  # of a presence state; more is `payload_too_large`
     states_max: int = 10  # changes of state of a connection in `states_s`; one more is `rate_limited`
     states_s: float = 30.0  # in which `states_max` changes of state are taken
+
+    @property
+    def uid_limits(self) -> UidLimits:
+        return UidLimits(self.iam_uids_max, self.iam_member_uids_max)
 
     @property
     def grant_limits(self) -> GrantLimits:

@@ -94,6 +94,10 @@ class CallRecord(msgspec.Struct, eq=False):
             self.decision = Decision.ANSWERED
 
 
+def _keep_nothing(_event: str, _fields: dict[str, object]) -> None:
+    pass
+
+
 class Audit:
     def __init__(
         self,
@@ -107,6 +111,12 @@ class Audit:
         self._log = log.bind()  # once: the logger that all modules share finds its settings anew for each line
         self._now = now
         self._spans = spans
+        self.keep: Callable[[str, dict[str, object]], None] = _keep_nothing
+        """Takes each line, for those who look later."""
+
+    def _write(self, event: str, **fields: object) -> None:
+        self._log.info(event, **fields)
+        self.keep(event, fields)
 
     def call(self, record: CallRecord) -> None:
         """A call is over, its stream or subscription has begun, or neither came to be."""
@@ -120,7 +130,7 @@ class Audit:
             if refusal.denial is not None:
                 self.counts.denials[refusal.denial.code] += 1
                 kinds = refusal.denial.data.get("kinds")
-        self._log.info(
+        self._write(
             "tool_call",
             tool=record.tool,
             node_id=None if target is None else target.node_id,
@@ -163,7 +173,7 @@ class Audit:
         member_id: str | None = None,
     ) -> None:
         """A call of a room's tool over MCP is over. `tool` is one that there is, `code` a word of echo's errors."""
-        self._log.info(
+        self._write(
             "space_call",
             space_id=space_id,
             member_id=member_id,
@@ -185,7 +195,7 @@ class Audit:
         took_s: float,
     ) -> None:
         """A call of a project's tool over MCP is over. `project_id` is that of a project that there is."""
-        self._log.info(
+        self._write(
             "project_call",
             project_id=project_id,
             tool=tool,
@@ -207,7 +217,7 @@ class Audit:
         took_ms: float,
     ) -> None:
         """An operator did something, or was refused. `target`: to what, by ids that we made or checked."""
-        self._log.info(
+        self._write(
             "operator_action",
             action=action,
             target=target,
@@ -223,7 +233,7 @@ class Audit:
     def node(self, record: NodeRecord) -> None:
         """A node's session is live, or over: then with the code and the reason of its close."""
         left = None if record.left is None else record.left.value
-        self._log.info(
+        self._write(
             "node_came" if record.live else "node_went",
             node_id=record.node_id,
             node_name=record.labels.name,

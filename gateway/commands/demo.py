@@ -251,6 +251,8 @@ def _say_what_to_try(
     if site is not None:
         bearer = f"API_BEARER_TOKEN=$(cat {gateway.folder.path / BEARER_FILE})"
         print(f"  {bearer} .venv/bin/heliograph site ls --project {site.project_id} --data {gateway.folder.path}")
+    print("\nAn MCP client can sign in with a passkey instead of a token. Run member invite as above, open the link")
+    print(f"that it prints and make the passkey. Then give the client this address, and no token:\n\n  {url}/mcp/fleet")
     if space is not None:
         print(f"\nA room with a node in it, for your browser:\n\n  {space}")
     if site is not None:

@@ -79,7 +79,7 @@ async def echo_side(
         project = projects.get(project_id)
         return None if project is None else project.record.system_prompt
 
-    admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find)
+    admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find, iam.opened_until_ms)
     entrance = RoomEntrance(admission, rooms, supervisor, pump, echo)
     passkeys = passkeys_at(base, ceremonies, iam, lambda: spaces.now().mono_s, is_of_fleet)
     routes = spaces_feature(
@@ -92,7 +92,7 @@ async def echo_side(
         audit,
         passkeys,
         app_prompt_of=app_prompt_of,
-        sections=[lambda: service_text(settings.projects)],
+        sections=[lambda: service_text(settings.projects, has_bucket=bucket is not None)],
         has_mcp=settings.mcp.enabled,
     )
     prompt_of = Documents(echo, base, app_prompt_of).prompt

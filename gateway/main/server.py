@@ -25,6 +25,7 @@ from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.api.actions import Actions
 from gateway.api.admin import Admin
+from gateway.api.admin_audit import AdminAudit
 from gateway.api.admin_members import AdminMembers
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
 from gateway.api.admin_spaces import AdminSpaces
@@ -65,6 +66,7 @@ from gateway.net.hypercorn.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm
 from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
+from gateway.observe.audit.audit_store import opened_audit
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
@@ -156,6 +158,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
             opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
             spans_to(settings.otel) as spans,
+            opened_audit(folder.path, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
         ):
             supervisor = Supervisor()
@@ -180,6 +183,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
             audit = Audit(now_here, spans, directory.labels_of)
+            if kept_audit is not None:
+                audit.keep = kept_audit.add
             directory.follow(audit.node)
 
             def still_good(principal: Principal) -> bool:
@@ -262,6 +267,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
+                audit=kept_audit,
                 started_s=now_here().wall_ms / 1000,
             )
 
@@ -287,12 +293,15 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
             ]
+            if kept_audit is not None:
+                more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
             if spaces is not None and rooms is not None:
                 more.append(AdminSpaces(actions, spaces, rooms).routes)
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
+                *(() if kept_audit is None else (Feature(start=kept_audit.start),)),
                 subscribe.feature,
                 *(mcp_features if settings.mcp.enabled else [disabled_feature()]),
                 api_feature(

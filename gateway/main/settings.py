@@ -16,6 +16,7 @@
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
     [echo.s3]   a bucket for presigned uploads      (gateway/projects/s3_settings.py)
     [projects]  projects, their sites and their API (gateway/projects/settings.py)
+    [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
@@ -47,6 +48,7 @@ from gateway.main.command_variables import BARE_BEARER, BEARER, FOR_COMMANDS
 from gateway.mcp.settings import McpSettings
 from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
+from gateway.observe.audit.settings import AuditSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 from gateway.projects.s3_settings import S3Settings
@@ -143,6 +145,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     echo: _Echo = msgspec.field(default_factory=_Echo)
     projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
+    audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 

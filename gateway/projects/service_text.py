@@ -10,6 +10,19 @@ _OFFERED = "This instance offers the project API."
 _NOT_OFFERED = "This instance has no such bearer: these routes answer 503 `api_auth_not_configured`."
 
 
-def service_text(settings: ProjectsSettings) -> str:
+_TO_US = "Without `size`, any size up to the limit below"
+_TO_A_BUCKET = "`size` is required, and exactly as many bytes must come; the file is published a few seconds later"
+
+
+def service_text(settings: ProjectsSettings, *, has_bucket: bool = False) -> str:
+    """`has_bucket`: presigned uploads go there."""
     offer = _NOT_OFFERED if settings.api_bearer_token is None else _OFFERED
-    return _TEXT.substitute(site_suffix=settings.site_suffix, offer=offer)
+    return _TEXT.substitute(
+        site_suffix=settings.site_suffix,
+        offer=offer,
+        presign_s=settings.presign_s,
+        presigned=_TO_A_BUCKET if has_bucket else _TO_US,
+        object_bytes_max=settings.object_bytes_max,
+        objects_max=settings.objects_max,
+        site_bytes_max=settings.site_bytes_max,
+    )

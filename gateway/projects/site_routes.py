@@ -8,6 +8,7 @@ Between the moment an object is looked up and the one its content is open, it ma
 removed. Then it is looked up again: the answer is the new file, or that there is none, never half of either.
 """
 
+import errno
 import sys
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
@@ -16,7 +17,7 @@ from urllib.parse import quote
 
 import structlog
 
-from actors.project.site import Site, SiteDirectory, SiteObject
+from actors.project.site import SiteDirectory, SiteObject
 from gateway.net.applications import Application, NoSite
 from gateway.net.asgi import AsgiScope, Receive, Send
 from gateway.net.byte_range_rules import ByteRange
@@ -55,6 +56,7 @@ _TEXT: tuple[Header, ...] = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
 )
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _ALLOW: Header = (b"allow", b"GET, HEAD")
 _URL_CHARACTERS = "".join(map(chr, range(0x21, 0x7F)))  # that stay as they are in a query
 
@@ -93,47 +95,44 @@ class SiteRoutes:
         path = wanted_path(raw_path)
         for _ in range(LOOKS_MAX):
             site = self._directory.site(label)
-            file = None if site is None or path is None else site.object(path)
             if site is None:
                 await _say(404, scope, send)
                 return
+            file = None if path is None else site.object(path)
             if file is None and path is not None and not raw_path.endswith(b"/") and site.has_folder(path):
                 await _say(308, scope, send, (b"location", _with_slash(path, scope["query_string"])))
                 return
-            if await self._answer_with(site, file, scope, send):
+            if file is not None:
+                given = answer(file, scope["headers"], scope["method"])
+            else:
+                file = site.object(OWN_404)
+                if file is None:
+                    await _say(404, scope, send)
+                    return
+                given = answers_of(file).in_place
+            if given.part is None and given.status != 304:
+                await _say(given.status, scope, send, *given.headers)
+                return
+            if given.part is None or scope["method"] == "HEAD":
+                await _send(given, b"", send)
+                return
+            if await self._send_content(label, file, given, given.part, scope, send):
                 return
         raise UnreadableFileError
 
-    async def _answer_with(self, site: Site, file: SiteObject | None, scope: AsgiScope, send: Send) -> bool:
-        """Whether it was answered; else look again."""
-        if file is not None:
-            given = answer(file, scope["headers"], scope["method"])
-        else:
-            file = site.object(OWN_404)
-            if file is None:
-                await _say(404, scope, send)
-                return True
-            given = answers_of(file).in_place
-        if given.part is not None and scope["method"] == "GET":
-            return await self._send_content(site, file, given, given.part, scope, send)
-        if given.part is not None or given.status == 304:
-            await _send(given, b"", send)
-        else:
-            await _say(given.status, scope, send, *given.headers)
-        return True
-
     async def _send_content(
-        self, site: Site, file: SiteObject, given: Answer, part: ByteRange, scope: AsgiScope, send: Send
+        self, label: str, file: SiteObject, given: Answer, part: ByteRange, scope: AsgiScope, send: Send
     ) -> bool:
+        """Whether it was there to be sent; else look again."""
         if file.size <= SMALL_BYTES_MAX:
             content = self._contents.known(file.sha256)
             if content is None:
-                content = await self._got(site, file, self._contents.read)
+                content = await self._got(label, file, self._contents.read)
             if content is None:
                 return False
             await _send(given, content[part.start : part.start + part.length], send)
             return True
-        opened = await self._got(site, file, self._contents.take)
+        opened = await self._got(label, file, self._contents.take)
         if opened is None:
             return False
         try:
@@ -143,15 +142,18 @@ class SiteRoutes:
             self._contents.give_back(opened)
         return True
 
-    async def _got(self, site: Site, file: SiteObject, get: Callable[[SiteObject], Awaitable[T]]) -> T | None:
-        """None: meanwhile it is no longer what the path means."""
+    async def _got(self, label: str, file: SiteObject, get: Callable[[SiteObject], Awaitable[T]]) -> T | None:
+        """None: meanwhile it is no longer what its path means."""
         try:
             return await get(file)
-        except (OSError, UnreadableFileError):
-            if site.object(file.path) == file:
-                log.error("site_content_unreadable", project_id=site.project_id, sha256=file.sha256)
-                raise
-            return None
+        except (OSError, UnreadableFileError) as error:
+            if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+                raise  # of descriptors or memory: nothing is wrong with this file
+            site = self._directory.site(label)
+            if site is None or site.object(file.path) != file:
+                return None
+            log.error("site_content_unreadable", project_id=site.project_id, sha256=file.sha256)
+            raise
 
 
 def text_form(status: int, correlation_id: str) -> Refused:

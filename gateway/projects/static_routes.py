@@ -107,6 +107,13 @@ class StaticRoutes:
         bytes_max: int,
         still_good: StillGood = lambda: None,
     ) -> None:
+        if exchange.header(b"content-encoding") not in (None, "identity"):
+            # Nobody would say so to whoever reads it: the bytes are served as they are.
+            await refuse(exchange, EchoError.UNSUPPORTED_MEDIA_TYPE, CORS)
+            return
+        if exchange.header(b"content-range") is not None:  # a part of a file, which would become the whole of it
+            await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
+            return
         if exchange.announced_bytes() > min(bytes_max, self._settings.object_bytes_max):
             raise BodyTooLarge  # before a byte of it is asked for
         exchange.pace_body(self._pace)

@@ -56,7 +56,8 @@ def spaces_feature(
     documents = Documents(settings, base, app_prompt_of, sections, has_mcp=has_mcp, has_sign_in=passkeys is not None)
     shares = UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
-    kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)
+    kv = KvRoutes(space_values, settings, admission)
+    files = FileRoutes(space_files, settings, documents, shares, admission)
     more: dict[tuple[str, bool], Methods] = {
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},

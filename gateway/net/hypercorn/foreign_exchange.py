@@ -133,11 +133,11 @@ class ForeignExchange:
                 return
 
     async def fail(self) -> None:
-        """The application did. Its answer must not pass for whole, and hypercorn leaves an HTTP/2 stream open."""
-        if self._started and not self._ended:
-            self._abort()
-        elif not (self._started or self._refused):
+        """The application did. A response that it has begun must not pass for whole; of HTTP/2, `fix.py` sees to it."""
+        if not (self._started or self._refused):
             await self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
+        elif not (self._ended or self._is_http2):
+            self._abort()
 
     async def _refuse(self, status: HTTPStatus) -> None:
         """Answer for the application; if it has begun to answer, all that is left is to end the connection."""

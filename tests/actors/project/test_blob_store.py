@@ -97,9 +97,10 @@ async def test_upload_is_written_as_it_comes_and_named_only_when_it_is_durable(t
     content_hash = sha256(bytes(12_000))
     written = [size for step, size in disk.steps if step == "write"]
     assert (sum(map(int, written)), max(map(int, written))) == (12_000, 600)
-    assert disk.steps[-4:] == [
+    assert disk.steps[-5:] == [
         ("write", 600),
         ("sync", "incoming"),
+        ("sync_folder", "sites"),
         ("rename", content_hash),
         ("sync_folder", content_hash[:2]),
     ]
@@ -214,6 +215,8 @@ async def test_start_removes_what_no_object_has_and_says_what_is_missing(depot: 
     await here.put(project, "a", b"a")
     await here.put(project, "b", b"b")
     sites = depot.folder / "sites"
+    for shelf in ("00", "01"):
+        (sites / shelf).mkdir()
     (sites / "incoming" / "7").write_bytes(b"half")
     (sites / "00" / ("0" * 64)).write_bytes(b"nobody's")
     (sites / "00" / sha256(b"a")).write_bytes(b"in the wrong place")

@@ -59,7 +59,7 @@ async def bureau(
             project = projects.get(project_id)
             return None if project is None else project.record.system_prompt
 
-        admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find)
+        admission = SpaceAdmission(spaces.find, spaces.now, echo, iam.find, iam.opened_until_ms)
         rooms = spaces_feature(
             spaces, iam, admission, echo, lambda: BASE, new_id, Audit(spaces.now), app_prompt_of=app_prompt_of
         )

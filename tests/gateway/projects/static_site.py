@@ -14,7 +14,7 @@ from actors.project.site import SiteObject
 from gateway.net.exchange import Exchange
 from gateway.net.router import Router
 from gateway.projects.bearer import ProjectBearer
-from gateway.projects.project_routes import ProjectRoutes
+from gateway.projects.project_routes import Methods, ProjectRoutes
 from gateway.projects.put_signature_rules import PutSignatures
 from gateway.projects.settings import ProjectsSettings
 from gateway.projects.site_content_rules import type_of
@@ -42,6 +42,7 @@ class StaticSite:
     process: Process
     client: AsgiClient
     project_id: str
+    table: Mapping[str, Methods]
     static: str = field(init=False)
     auth: dict[str, str] = field(default_factory=lambda: {"authorization": f"Bearer {BEARER}"})
 
@@ -104,4 +105,4 @@ async def static_site(
     table = ProjectRoutes(kept, _admit, {})
     table.add(static.table)
     app = Router(lambda: mint.mint(now_ms()), table.routes, static.routes)
-    yield StaticSite(depot, process, AsgiClient(app), await process.project())
+    yield StaticSite(depot, process, AsgiClient(app), await process.project(), static.table)

@@ -26,7 +26,8 @@ from actors.project.pending_rules import (
 from actors.project.pending_uploads import PendingUpload, PendingUploads
 from actors.project.settings import ProjectSettings
 from gateway.projects.bucket_uploads import BucketUploads
-from gateway.projects.s3_bucket import Take, Unseen
+from gateway.projects.origin_client import Take
+from gateway.projects.s3_bucket import Unseen
 from gateway.projects.s3_settings import S3Settings
 from schemas.echo.errors import EchoError
 from tests.actors.project.depot import Depot, Process, sha256

@@ -332,6 +332,14 @@ async def test_prompt_is_set_and_taken_back() -> None:
         assert answer.json == {"system_prompt": made["system_prompt"]}
 
 
+async def test_prompt_is_text_on_the_page_of_the_room() -> None:
+    async with bureau() as site:
+        made = await site.create(system_prompt="<script>alert(1)</script>")
+        page = await site.ask("GET", f"/s/{made['app_token']}", accept="text/html")
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page.body.decode()
+        assert "<script>alert" not in page.body.decode()
+
+
 @pytest.mark.parametrize(
     "body", [{}, {"system_prompt": 1}, {"system_prompt": "</app_prompt>"}, {"system_prompt": "x", "more": 1}, []]
 )

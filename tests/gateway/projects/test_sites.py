@@ -1,5 +1,6 @@
 """Published files at their sites, on the wire, by both servers."""
 
+import errno
 import os
 import random
 from collections.abc import Awaitable, Callable
@@ -253,6 +254,27 @@ async def test_file_that_is_replaced_while_it_is_opened_is_looked_up_again(
         assert (response.status, response.body) == (404, b"lost")
 
 
+@BOTH
+async def test_project_that_is_deleted_while_its_file_is_opened_is_404(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sites(tmp_path) as here:
+        get: Get = getattr(here, server)
+        for content in (SMALL, LARGE):
+            file = here.published.publish("a", "x", content)
+            opening = here.published.files.open
+
+            def deleted_meanwhile(sha256: str, opening: Callable[[str], int] = opening, gone: str = file.sha256) -> int:
+                here.published.projects.clear()
+                here.published.files.remove(gone)
+                return opening(sha256)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(here.published.files, "open", deleted_meanwhile)
+                assert (await get("/x")).status == 404
+        assert unreadable(here) == []
+
+
 async def stalled(here: Here, target: str = "/x") -> trio.SocketStream:
     """A client that asks, and reads no more than the beginning."""
     sock = trio.socket.socket()
@@ -338,6 +360,39 @@ async def test_content_that_is_missing_or_cut_short_is_500_and_logged(
             assert (response.status, response.headers[b"content-type"]) == (500, b"text/plain; charset=utf-8")
             assert response.body == b"Internal error.\n"
         assert unreadable(here) == [("id-a", file.sha256)] * 2
+
+
+async def test_gateway_without_descriptors_says_500_and_not_that_the_file_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sites(tmp_path) as here:
+        here.published.publish("a", "x", SMALL)
+
+        def none_left(_: str) -> int:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(here.published, "open", none_left)
+            assert (await here.get("/x")).status == 500
+        assert (await here.get("/x")).body == SMALL
+        assert unreadable(here) == []
+
+
+async def test_file_that_is_never_there_when_it_is_opened_is_500_after_a_few_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with sites(tmp_path) as here:
+        here.published.publish("a", "x", b"0")
+        opening = here.published.open
+
+        def replaced_meanwhile(sha256: str) -> int:
+            here.published.unpublish("a", "x")
+            here.published.publish("a", "x", b"%d" % (len(here.published.opened) + 1))
+            return opening(sha256)
+
+        monkeypatch.setattr(here.published, "open", replaced_meanwhile)
+        assert (await here.get("/x")).status == 500
+        assert len(here.published.opened) == LOOKS_MAX
 
 
 async def test_file_that_is_cut_short_while_it_is_sent_takes_the_connection_with_it(tmp_path: Path) -> None:

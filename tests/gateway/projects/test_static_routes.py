@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import quote
@@ -92,6 +93,15 @@ async def test_content_type_that_cannot_be_sent_again_is_refused(here: StaticSit
     assert here.is_empty()
 
 
+async def test_packed_file_or_part_of_one_is_refused(here: StaticSite) -> None:
+    assert (await here.put("a", content_encoding="gzip")).error == (415, "unsupported_media_type")
+    assert (await here.put("a", content_range="bytes 0-0/2")).error == (400, "invalid_payload")
+    presigned = await here.presign(path="a", content_type="text/html")
+    assert (await here.upload(presigned, b"x", content_encoding="br")).error == (415, "unsupported_media_type")
+    assert here.is_empty()
+    assert (await here.put("a", content_encoding="identity")).status == 201
+
+
 async def test_everything_of_the_api_needs_the_bearer_and_nothing_of_an_upload_url_does(here: StaticSite) -> None:
     for method, target in (("GET", ""), ("POST", "/presign"), ("PUT", "/a"), ("DELETE", "/a")):
         for headers in ({}, {"authorization": "Bearer " + "c" * 40}):
@@ -142,6 +152,15 @@ async def test_pages_of_any_origin_may_ask(here: StaticSite) -> None:
     answer = await here.ask("GET", f"/upload/{here.project_id}/a")
     assert answer.error == (405, "method_not_allowed")
     assert answer.headers["allow"] == "PUT"
+
+
+async def test_reference_has_these_routes_and_no_others(here: StaticSite) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "projects.md").read_text()
+    table = page.partition("## Published files\n")[2].partition("\n\n")[0]
+    rows = set(re.findall(r"^\| `([A-Z]+)` \| `([^`?]+)", table, re.MULTILINE))
+    api = {(method, f"/api/projects/:id/{path}") for path, methods in here.table.items() for method in methods}
+    served = {(method, path.replace("*", "*path")) for method, path in api} | {("PUT", "/upload/:id/*path")}
+    assert rows == served
 
 
 # ---- lists -----------------------------------------------------------------------------------------------------------
