@@ -15,7 +15,7 @@ from gateway.commands.project_client import KeptService, ProjectApi
 from gateway.commands.space_arguments import answered
 from gateway.commands.space_client import EchoService
 from gateway.commands.space_link_rules import WHAT_A_BASE_IS, read_base
-from gateway.main.command_variables import BARE_BEARER, BEARER, URL
+from gateway.main.command_variables import BEARERS, URL
 
 _BEARER = re.compile("[!-~]{1,4096}")
 
@@ -54,9 +54,9 @@ def add_action(
 
 def place_of(arguments: argparse.Namespace) -> Place:
     """Raises CommandError."""
-    bearer = os.environ.get(BEARER, "").strip() or os.environ.get(BARE_BEARER, "").strip()
+    bearer = next(filter(None, (os.environ.get(name, "").strip() for name in BEARERS)), "")
     if not _BEARER.fullmatch(bearer):
-        raise CommandError(f"put the bearer of the project API into {BARE_BEARER}, or into {BEARER}")
+        raise CommandError(f"put the bearer of the project API into {BEARERS[1]}, or into {BEARERS[0]}")
     url = arguments.url or os.environ.get(URL, "").strip()
     if url:
         base = read_base(url)

@@ -6,7 +6,6 @@ SPACE = "HELIOGRAPH_SPACE"  # the link of an echo space
 SPACE_CLAIM = "HELIOGRAPH_SPACE_CLAIM"  # its creator's
 SPACE_PASSWORD = "HELIOGRAPH_SPACE_PASSWORD"  # of an instance, to create spaces there
 URL = "HELIOGRAPH_URL"  # of an echo service, for `site` and `project`
-BEARER = "HELIOGRAPH_API_BEARER_TOKEN"  # of its project API
-BARE_BEARER = "API_BEARER_TOKEN"  # the same, as the echo service has it
+BEARERS = ("HELIOGRAPH_API_BEARER_TOKEN", "API_BEARER_TOKEN")  # of its project API; a setting of a gateway too
 
-FOR_COMMANDS = frozenset({TOKEN, OPERATOR_TOKEN, SPACE, SPACE_CLAIM, SPACE_PASSWORD, URL, BEARER})
+FOR_COMMANDS = frozenset({TOKEN, OPERATOR_TOKEN, SPACE, SPACE_CLAIM, SPACE_PASSWORD, URL})

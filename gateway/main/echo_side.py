@@ -92,7 +92,9 @@ async def echo_side(
         audit,
         passkeys,
         app_prompt_of=app_prompt_of,
-        sections=[lambda: service_text(settings.projects, has_bucket=bucket is not None)],
+        sections=[
+            lambda: service_text(settings.projects, base(), has_bucket=bucket is not None, has_mcp=settings.mcp.enabled)
+        ],
         has_mcp=settings.mcp.enabled,
     )
     prompt_of = Documents(echo, base, app_prompt_of).prompt

@@ -14,7 +14,7 @@ import trio
 from structlog.testing import capture_logs
 
 from gateway.commands.cli import main
-from gateway.main.command_variables import BARE_BEARER, FOR_COMMANDS
+from gateway.main.command_variables import BEARERS, FOR_COMMANDS
 from gateway.main.server import Running, running
 from gateway.main.settings import load
 
@@ -77,7 +77,7 @@ class Site:
 async def site(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, **settings: Any
 ) -> AsyncIterator[Site]:
-    for name in (*FOR_COMMANDS, BARE_BEARER, "HELIOGRAPH_DATA"):
+    for name in (*FOR_COMMANDS, *BEARERS, "HELIOGRAPH_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(folder)
     given = {"data": str(folder / "data"), **ON, **settings}

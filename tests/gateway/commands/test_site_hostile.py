@@ -18,7 +18,7 @@ import trio
 from gateway.commands import site_plan_rules, space_client
 from gateway.commands.cli import main
 from gateway.commands.project_client import KeptService, ProjectApi
-from gateway.main.command_variables import BARE_BEARER, FOR_COMMANDS
+from gateway.main.command_variables import BEARERS, FOR_COMMANDS
 from tests.gateway.commands.test_site import BEARER, studio
 from tests.gateway.commands.test_site_folder import put
 from tests.gateway.commands.test_space_hostile import TAKEN_BYTES_MAX, flood, json_answer, service
@@ -32,7 +32,7 @@ Capsys = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*FOR_COMMANDS, BARE_BEARER, "HELIOGRAPH_DATA"):
+    for name in (*FOR_COMMANDS, *BEARERS, "HELIOGRAPH_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("API_BEARER_TOKEN", BEARER)
     monkeypatch.chdir(tmp_path)
