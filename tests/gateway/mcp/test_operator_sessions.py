@@ -18,9 +18,9 @@ from schemas.echo.project_tools import PROJECT_TOOLS
 from schemas.echo.room_tools import ROOM_TOOLS
 from tests.gateway.mcp.operator_site import BEARER, operator_site
 from tests.gateway.mcp.site import LEGACY, MODERN, PATIENCE_S
-from tests.gateway.mcp.space_site import call, failure, space_site
+from tests.gateway.mcp.space_site import SpaceSite, call, failure, space_site
 from tests.gateway.mcp.test_space_sdk_client import VERSIONS
-from tests.gateway.mcp.test_space_sessions import FOR_AGENTS, FOR_ROOMS, challenge
+from tests.gateway.mcp.test_space_sessions import FOR_AGENTS, FOR_ROOMS, answer_to, challenge, head_of
 
 NOBODY = "01j9zq8f3m5x7c2v4b6n8p0q1r"
 
@@ -279,6 +279,72 @@ async def test_every_call_is_audited_without_a_secret(tmp_path: Path) -> None:
     kinds = {line["session_kind"] for line in logs if line["event"] == "mcp"}
     assert kinds == {"operator"}
     assert all(word not in str(logs) for word in ("marked", BEARER, made["app_token"], NOBODY))
+
+
+# ---- the endpoint's own checks, as for rooms -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', b"\xff", b"[" * 60_000]
+)
+async def test_refusal_names_no_session(tmp_path: Path, body: bytes) -> None:
+    async with operator_site(tmp_path) as one, one.client() as client:
+        answer = await client.post(body)
+        assert (answer.status_code, "mcp-session-id" in answer.headers) == (400, False)
+        assert one.sessions == 0
+
+
+@pytest.mark.parametrize("is_modern", [True, False])
+async def test_doubled_members_and_headers_are_refused_in_both_eras(tmp_path: Path, is_modern: bool) -> None:
+    async with operator_site(tmp_path) as one, one.client() as client:
+        arguments = {"name": "n"}
+        if is_modern:
+            (message,) = client.modern_request("tools/call", name="echo_project_create", arguments=arguments)
+        else:
+            await client.initialize()
+            message = client.request("tools/call", {"name": "echo_project_create", "arguments": arguments})
+        doubled = json.dumps(message).replace('{"name": "n"}', '{"name": "a", "name": "b"}')
+        refused = await client.post(doubled.encode())
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_payload")
+        fields = [("authorization", f"Bearer {BEARER}"), ("mcp-session-id", "a"), ("mcp-session-id", "b")]
+        async with httpx2.AsyncClient() as http:
+            refused = await http.post(one.url, headers=fields, content=b"{}")
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_payload")
+        assert (await one.rest(client))["projects"] == []
+
+
+@pytest.mark.parametrize(
+    ("header", "status"), [({"host": "evil.example"}, 421), ({"origin": "http://evil.example"}, 403)]
+)
+async def test_host_and_origin_are_checked_as_for_agents(tmp_path: Path, header: dict[str, str], status: int) -> None:
+    async with operator_site(tmp_path) as one, one.client(**header) as client:
+        assert (await client.modern("tools/list")).status_code == status
+
+
+async def test_site_of_a_project_is_no_way_to_its_operator(tmp_path: Path) -> None:
+    async with operator_site(tmp_path) as one, one.client() as client:
+        made = (await call(client, "echo_project_create", name="n", domain="shop"))["structuredContent"]
+        client.http.headers["host"] = made["domain"]
+        refused = await client.modern("tools/list")
+        assert (refused.status_code, "tools" in refused.text) == (405, False)
+        client.http.headers["host"] = "nobody.localhost"
+        assert (await client.modern("tools/list")).status_code == 404
+
+
+async def test_slow_body_is_refused_in_the_form_of_echo(tmp_path: Path) -> None:
+    async with operator_site(tmp_path, echo__upload_free_s=0.1, echo__upload_idle_s_max=0.1) as one:
+        status, body = await answer_to(SpaceSite(one.site), head_of(BEARER, 100_000), b"x" * 1_000)
+    assert (status, json.loads(body)["error"]) == (400, "invalid_payload")
+
+
+async def test_tools_are_listed_the_same_in_both_eras(tmp_path: Path) -> None:
+    async with operator_site(tmp_path) as one, one.client() as modern, one.client() as legacy:
+        await legacy.initialize()
+        listed = (await modern.modern("tools/list")).json()["result"]
+        assert listed["tools"] == (await legacy.legacy("tools/list"))["result"]["tools"]
+        assert "nextCursor" not in listed
+        wrong = await modern.modern("tools/list", cursor="x")
+        assert wrong.json()["error"]["code"] == -32602
 
 
 async def test_calls_answer_as_before_where_mcp_is_off(tmp_path: Path) -> None:
