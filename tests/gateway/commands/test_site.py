@@ -13,6 +13,7 @@ from gateway.commands import site_upload
 from gateway.commands.project_client import ProjectApi
 from gateway.commands.site_plan_rules import wait_s
 from schemas.echo.names import is_ulid
+from tests.certificates import write_certificate
 from tests.gateway.commands.space_site import Said, Site
 from tests.gateway.commands.space_site import site as space_site
 from tests.gateway.commands.test_site_folder import put
@@ -281,6 +282,19 @@ async def test_gateway_of_the_data_folder_is_found_without_an_address(
         assert nowhere.code == 2
         assert "no gateway runs on" in nowhere.err
         assert "--url" in nowhere.err
+
+
+async def test_gateway_with_a_certificate_of_its_own_is_known_by_its_data_folder(
+    tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pem = str(write_certificate(tmp_path))
+    async with studio(tmp_path, capsys, monkeypatch, **{"http.tls_certificate": pem, "http.tls_key": pem}) as one:
+        monkeypatch.delenv("HELIOGRAPH_URL")
+        said = await one.deploy("--domain", "shop", "--data", str(tmp_path / "data"))
+        assert said.code == 0, said
+        assert said.out.splitlines()[-1].startswith("https://shop.localhost:")
+        untrusted = await one.run("project", "ls", "--url", one.one.gateway.http_url)
+        assert (untrusted.code, "not one that this system trusts" in untrusted.err) == (2, True)
 
 
 async def test_wrong_bearer_and_none_are_told_apart(
