@@ -18,11 +18,15 @@ from gateway.main.public_base import PublicBase
 from gateway.main.settings import Settings
 from gateway.net.applications import SitesAt
 from gateway.net.pump import Pump
+from gateway.projects.feature import ProjectsFeature
 from gateway.projects.opening import opened_projects, projects_feature
+from gateway.projects.operator_sessions import OperatorLimits, OperatorSessions
+from gateway.projects.operator_tools import OperatorTools
 from gateway.projects.s3_bucket import S3Bucket
 from gateway.projects.service_text import service_text
 from gateway.projects.site_opening import opened_sites
 from gateway.projects.static_opening import StaticSide, opened_static
+from gateway.projects.static_service import StaticService
 from gateway.push.opening import project_push_feature, push_of_spaces
 from gateway.push.push_service import PushTools
 from gateway.push.service_text import service_text as push_text
@@ -33,6 +37,7 @@ from gateway.spaces.feature import ends_feature, spaces_feature
 from gateway.spaces.iam_passkeys import passkeys_at
 from gateway.spaces.oauth_world import SpaceWorld
 from gateway.spaces.opening import OpenedSpaces, join_iam
+from gateway.spaces.refusals import form_of_sessions
 from gateway.spaces.room_entrance import RoomEntrance
 
 
@@ -98,7 +103,9 @@ async def echo_side(
         None if room_push is None else SpacePush(room_push, iam, admission.access),
         app_prompt_of=app_prompt_of,
         sections=[
-            lambda: service_text(settings.projects, has_bucket=bucket is not None),
+            lambda: service_text(
+                settings.projects, base(), has_bucket=bucket is not None, has_mcp=settings.mcp.enabled
+            ),
             lambda: push_text(is_configured=push is not None),
         ],
         has_mcp=settings.mcp.enabled,
@@ -121,6 +128,9 @@ async def echo_side(
         bucket,
         settings.echo.s3,
     )
+    if settings.projects.api_bearer_token is not None:
+        operator = _operator(project_api, static.service, settings, admission, spaces, audit, new_id)
+        project_api.kinds.append(operator)
     sites = opened_sites(projects, static.blobs, project_api, settings.projects, base)
     project_push = await project_push_feature(
         push,
@@ -135,3 +145,29 @@ async def echo_side(
     features = (ends, project_api.feature, project_push, routes, entrance.feature)
     world = None if passkeys is None else SpaceWorld(iam)
     return EchoSide(features, spaces, rooms, projects, world, static, sites)
+
+
+def _operator(
+    api: ProjectsFeature,
+    files: StaticService,
+    settings: Settings,
+    admission: SpaceAdmission,
+    spaces: EchoSpaces,
+    audit: Audit,
+    new_id: Callable[[], str],
+) -> OperatorSessions:
+    echo, refused = settings.echo, spaces.counts.requests_refused
+    sessions = settings.projects.mcp_session_limits
+    limits = OperatorLimits(sessions, echo.mcp_body_bytes, echo.body_pace, echo.mcp_large_max)
+    return OperatorSessions(
+        OperatorTools(api.service, files),
+        api.bearer.is_mine,
+        lambda project_id: api.service.projects.get(project_id) is not None,
+        admission.over_rate,
+        limits,
+        audit,
+        refused,
+        form_of_sessions(refused),
+        spaces.now,
+        new_id,
+    )

@@ -45,7 +45,7 @@ from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
-from gateway.main.command_variables import FOR_COMMANDS
+from gateway.main.command_variables import BEARERS, FOR_COMMANDS
 from gateway.mcp.settings import McpSettings
 from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
@@ -62,12 +62,12 @@ BARE = {
     "MCP_ENABLED": "mcp.enabled",
     "MCP_RELAX_ORIGIN": "mcp.relax_origin",
     "LOG_MCP": "log.mcp",
-    "API_BEARER_TOKEN": "projects.api_bearer_token",
     "VAPID_PUBLIC_KEY": "push.vapid_public_key",
     "VAPID_PRIVATE_KEY": "push.vapid_private_key",
     "VAPID_SUBJECT": "push.vapid_subject",
+    **dict.fromkeys(reversed(BEARERS), "projects.api_bearer_token"),  # so commands can share the environment
 }
-"""Variables that also go by names without the prefix, as the echo service has them; those with it win."""
+"""Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
 UNIX = "unix:"
 
@@ -189,7 +189,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
         if name in environment:
             _put(values, dotted, _read(environment[name], _kind(dotted)))
     for name, value in environment.items():
-        if name.startswith(PREFIX) and name not in FOR_COMMANDS:
+        if name.startswith(PREFIX) and name not in FOR_COMMANDS and name not in BARE:
             dotted = _dotted(name.removeprefix(PREFIX).lower())
             _put(values, dotted, _read(value, _kind(dotted)))
     for name, value in flags.items():

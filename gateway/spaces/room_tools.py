@@ -8,13 +8,14 @@ import binascii
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from actors.grants.grants import Access
 from actors.space.events import Space
 from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
 from actors.space.store import StoredFile
+from gateway.calls.echo_calls import Arguments, Failure, Outcome
 from gateway.main.session_kind import LargeShare
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import BODY_BYTES_MAX
@@ -70,15 +71,6 @@ def credential_of(space_id: str) -> str:
     return f"space:{space_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    error: EchoError
-    retry_after_ms: int | None = None
-    more: Mapping[str, str] = field(default_factory=dict)  # of our own words, beside the error's
-
-
-Arguments: TypeAlias = Mapping[str, Any]
-Outcome: TypeAlias = Mapping[str, Any] | EchoError | Failure
 Tool: TypeAlias = Callable[[RoomCaller, Arguments, LargeShare], Awaitable[Outcome]]
 
 
