@@ -41,6 +41,7 @@ from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 from gateway.projects.s3_settings import S3Settings
 from gateway.projects.settings import ProjectsSettings
+from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
@@ -114,6 +115,7 @@ SETTINGS_OF = {
     "upstreams": UpstreamSettings,
     "echo": EchoSettings,
     "echo.s3": S3Settings,
+    "push": PushSettings,
     "projects": ProjectsSettings,
     "audit": AuditSettings,
     "log": LogSettings,

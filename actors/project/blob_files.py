@@ -57,6 +57,13 @@ class BlobFiles:
     def begin(self) -> "BlobWriter":
         return BlobWriter(self._folder / INCOMING / f"{next(self._numbers)}", self._disk)
 
+    def is_whole(self, stored: Stored) -> bool:
+        """Whether the disk still has what it should, as far as its size tells."""
+        try:
+            return self.path(stored.sha256).stat().st_size == stored.size
+        except OSError:
+            return False
+
     def keep(self, part: Path, sha256: str) -> None:
         """Give a content that is durable its name, durably; or OSError, and it has neither name."""
         path = self.path(sha256)

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
 import structlog
 import trio
 
 from actors.project.blob_files import BlobFiles, BlobWriter, Stored
+from actors.project.blob_limits import DEFAULT_LIMITS, BlobLimits
 from actors.project.blob_upload import BlobUpload
 from actors.space.key_files import Disk
 from schemas.echo.errors import EchoError
@@ -31,17 +31,6 @@ _T = TypeVar("_T")
 
 BLOB_OVERHEAD_BYTES = 4_096  # a block of the disk and an inode, so that many empty files are not free
 IN_ONE_GO_MAX = 1_000  # contents that are looked at in one go; then others have their turn
-
-
-class BlobLimits(msgspec.Struct, frozen=True):
-    """Every bound of the store, each with what happens when it is reached."""
-
-    uploads_max: int = 64  # unfinished at a time, of all projects; the next one is 503 `overloaded`
-    upload_buffer_bytes_max: int = 256 * 1024  # held of an upload; then they are written
-    threads_max: int = 4  # that write, sync and remove at a time; the next piece waits for one
-
-
-DEFAULT_LIMITS = BlobLimits()
 
 
 class BlobStore:
@@ -115,7 +104,9 @@ class BlobStore:
         return answer
 
     async def _name(self, writer: BlobWriter, stored: Stored) -> EchoError | None:
-        if stored.sha256 in self._present:
+        is_known = stored.sha256 in self._present
+        # What somebody has cut or removed by hand is mended by whoever uploads it again.
+        if is_known and await self._in_thread(partial(self._files.is_whole, stored)):
             with suppress(OSError):  # what cannot be unlinked goes at the next start
                 await self._in_thread(writer.discard)
             return None
@@ -125,8 +116,9 @@ class BlobStore:
             with suppress(OSError):
                 await self._in_thread(writer.discard)
             return EchoError.STORAGE_NOT_READY
-        self._present[stored.sha256] = stored.size
-        self._present_bytes += _on_disk(stored.size)
+        if not is_known:
+            self._present[stored.sha256] = stored.size
+            self._present_bytes += _on_disk(stored.size)
         return None
 
     # ---- out ---------------------------------------------------------------------------------------------------------

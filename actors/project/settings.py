@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from actors.project.blob_store import DEFAULT_LIMITS, BlobLimits
+from actors.project.blob_limits import DEFAULT_LIMITS, BlobLimits
 from schemas.echo.site_labels import is_suffix
 
 

@@ -285,6 +285,16 @@ class EchoSpaces:
         """To be held by whoever decides on a live space elsewhere, and has that recorded."""
         return self._turns.of(space_id, self.now().mono_s).lock
 
+    def giving_fault(self, space_id: str) -> EchoError | None:
+        """Why members of it cannot be given anything now, for the holder of its `turn`. None: it counts as given.
+
+        Spaces that are full are no reason: who cannot refresh a token cannot read either.
+        """
+        if self._has_short_disk():
+            return EchoError.STORAGE_NOT_READY
+        now_s = self.now().mono_s
+        return None if self._turns.of(space_id, now_s).givings.take(now_s) is None else EchoError.OVERLOADED
+
     async def record(self, space_id: str, decided: Sequence[Event], *parts: Part) -> bool | EchoError:
         """Write what was decided by the holder of its `turn`. Once begun it is finished, whoever still waits.
 
@@ -420,13 +430,16 @@ class EchoSpaces:
 
     def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
         """Why as much as this may not be written at present, to any space or beside them; reads go on."""
+        kept_bytes = self.store.totals().bytes + self.bytes_beside()
+        is_full = kept_bytes + max(1, more_bytes) > self.settings.total_bytes_max
+        return EchoError.STORAGE_NOT_READY if is_full or self._has_short_disk() else None
+
+    def _has_short_disk(self) -> bool:
         now_s = self.now().mono_s
         if now_s >= self._disk_seen_s + DISK_S:
             self._is_disk_short = self.store.disk_free_ratio() < self.settings.disk_free_min
             self._disk_seen_s = now_s
-        kept_bytes = self.store.totals().bytes + self.bytes_beside()
-        is_full = kept_bytes + max(1, more_bytes) > self.settings.total_bytes_max
-        return EchoError.STORAGE_NOT_READY if self._is_disk_short or is_full else None
+        return self._is_disk_short
 
 
 def error_of(refused: Refused) -> EchoError:

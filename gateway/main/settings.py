@@ -16,6 +16,7 @@
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
     [echo.s3]   a bucket for presigned uploads      (gateway/projects/s3_settings.py)
     [projects]  projects, their sites and their API (gateway/projects/settings.py)
+    [push]      Web Push: keys and limits           (gateway/push/settings.py)
     [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
@@ -53,6 +54,7 @@ from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 from gateway.projects.s3_settings import S3Settings
 from gateway.projects.settings import ProjectsSettings
+from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 
 PREFIX = "HELIOGRAPH_"
@@ -61,6 +63,9 @@ BARE = {
     "MCP_RELAX_ORIGIN": "mcp.relax_origin",
     "LOG_MCP": "log.mcp",
     **dict.fromkeys(reversed(BEARERS), "projects.api_bearer_token"),  # so commands can share the environment
+    "VAPID_PUBLIC_KEY": "push.vapid_public_key",
+    "VAPID_PRIVATE_KEY": "push.vapid_private_key",
+    "VAPID_SUBJECT": "push.vapid_subject",
 }
 """Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
@@ -144,6 +149,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     echo: _Echo = msgspec.field(default_factory=_Echo)
     projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
+    push: PushSettings = msgspec.field(default_factory=PushSettings)
     audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)

@@ -231,6 +231,20 @@ async def test_start_removes_what_no_object_has_and_says_what_is_missing(depot: 
 
 
 @bounded
+async def test_content_that_was_cut_or_removed_by_hand_is_mended_by_the_next_upload_of_it(depot: Depot) -> None:
+    here = await depot.start()
+    project = await here.project()
+    await here.put(project, "a", b"content")
+    file = depot.folder / "sites" / sha256(b"content")[:2] / sha256(b"content")
+    for spoil in (file.unlink, lambda: file.write_bytes(b"con")):
+        spoil()
+        assert isinstance(await here.put(project, "b", b"content"), Published)
+        assert here.read(project, "a") == b"content"
+        assert here.blobs.bytes == 7 + BLOB_OVERHEAD_BYTES
+    assert depot.files() == {sha256(b"content")}
+
+
+@bounded
 async def test_while_a_project_cannot_be_read_no_content_is_garbage(depot: Depot) -> None:
     here = await depot.start()
     project, other = await here.project(), await here.project("Other")

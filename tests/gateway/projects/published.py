@@ -56,7 +56,7 @@ class Published:
         sha256 = hashlib.sha256(content).hexdigest()
         path = self.files.path(sha256)
         if not path.exists():
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_suffix(".part")
             part.write_bytes(content)
             part.rename(path)

@@ -58,6 +58,7 @@ class S3Server:
         None
     )  # bytes of an answer that this server would not give
     secret_key: str = SECRET_KEY
+    hangs_up: bool = False  # after each answer, without having said so
 
     @property
     def endpoint(self) -> str:
@@ -101,7 +102,7 @@ class S3Server:
         if asked.method != "HEAD" and answer:
             data += connection.send(h11.Data(data=answer)) or b""
         await stream.send_all(data + (connection.send(h11.EndOfMessage()) or b""))
-        return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+        return not self.hangs_up and connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
     def _key(self, asked: Asked) -> str:
         return unquote(urlsplit(asked.target).path).removeprefix(f"/{BUCKET}").removeprefix("/")

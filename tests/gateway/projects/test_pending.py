@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import trio
 
-from actors.log.memory_store import MemoryStore
+from actors.log.memory_store import MemoryDisk, MemoryStore
+from actors.log.store import OpenItem, Part
 from actors.node.moment import Moment
 from actors.project.pending_rules import (
     GIVE_UP_MS,
@@ -408,6 +409,23 @@ async def test_pending_upload_that_cannot_be_read_is_left_as_it_is(quay: Quay) -
     items[min(items)] = (since, type(item)(item.key, b"{"))
     async with quay.start() as (_, _, pending):
         assert [one.path for one in pending] == ["b"]
+
+
+async def test_form_in_which_pending_uploads_lie_in_the_log_is_read_for_ever() -> None:
+    """Written by a gateway of version 0.1.0: this line is never changed, a new form gets one of its own."""
+    written = (
+        b'{"upload_id":"01jd0000000000000000000001","project_id":"01jd0000000000000000000000","path":"a/b.html",'
+        b'"content_type":"text/html; charset=utf-8","size":5,"ends_at_ms":1790000900000,"is_settled":false}'
+    )
+    upload = PendingUpload(
+        "01jd0000000000000000000001", "01jd0000000000000000000000", "a/b.html", "text/html; charset=utf-8", 5, ENDS_MS
+    )
+    store = MemoryStore(MemoryDisk())
+    await store.append(Part("project_uploads", None, START_MS, opened=(OpenItem(upload.upload_id, written),)))
+    pending = PendingUploads(store, 10)
+    await pending.load()
+    assert list(pending) == [upload]
+    assert pending.settled(upload, START_MS).opened[0].data == written.replace(b"false", b"true")
 
 
 # ---- rules -----------------------------------------------------------------------------------------------------------

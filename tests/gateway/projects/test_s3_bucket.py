@@ -75,6 +75,27 @@ async def test_object_is_seen_read_and_removed() -> None:
         assert server.connections == 1  # one after the other, on one connection
 
 
+async def test_connection_that_was_closed_meanwhile_is_made_anew() -> None:
+    async with bucket_and_server() as (bucket, server):
+        server.hangs_up = True
+        server.objects[KEY] = Stored(b"content", TYPE)
+        for _ in range(3):
+            assert await bucket.size(KEY) == 7
+        taken = Taken()
+        assert await bucket.fetch(KEY, taken) is True
+        assert taken.content == b"content"
+        assert [status for *_, status in server.asked] == [200] * 4
+
+
+async def test_hint_before_an_answer_is_passed_over_and_hints_without_end_are_none() -> None:
+    async with bucket_and_server() as (bucket, server):
+        hint, answer = b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
+        server.answer_instead = lambda _: hint + answer
+        assert await bucket.size(KEY) == 5
+        server.answer_instead = lambda _: hint * 1000 + answer
+        assert await bucket.size(KEY) is Unseen.UNKNOWN
+
+
 async def test_content_that_is_not_wanted_after_all_is_read_no_further() -> None:
     async with bucket_and_server() as (bucket, server):
         server.objects[KEY] = Stored(bytes(10_000_000), TYPE)

@@ -44,6 +44,7 @@ def rsa(**members: object) -> dict[int, object]:
         ({**ES_KEY, -4: b"private"}, PasskeyFault.KEY_UNUSABLE),
         ({**cose_key(new_key(EDDSA)), 1: 2}, PasskeyFault.KEY_UNUSABLE),
         ({**cose_key(new_key(EDDSA)), -1: 7}, PasskeyFault.KEY_UNUSABLE),  # Ed448
+        ({**cose_key(new_key(EDDSA)), -1: 4}, PasskeyFault.KEY_UNUSABLE),  # X25519: as long, and signs nothing
         ({**cose_key(new_key(EDDSA)), -2: bytes(31)}, PasskeyFault.KEY_UNUSABLE),
         (cose_key(rsa_key(1024)), PasskeyFault.KEY_UNUSABLE),
         (rsa(n=b"\xff" * 513), PasskeyFault.KEY_UNUSABLE),
