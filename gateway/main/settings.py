@@ -62,10 +62,10 @@ BARE = {
     "MCP_ENABLED": "mcp.enabled",
     "MCP_RELAX_ORIGIN": "mcp.relax_origin",
     "LOG_MCP": "log.mcp",
-    **dict.fromkeys(reversed(BEARERS), "projects.api_bearer_token"),  # so commands can share the environment
     "VAPID_PUBLIC_KEY": "push.vapid_public_key",
     "VAPID_PRIVATE_KEY": "push.vapid_private_key",
     "VAPID_SUBJECT": "push.vapid_subject",
+    **dict.fromkeys(reversed(BEARERS), "projects.api_bearer_token"),  # so commands can share the environment
 }
 """Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
