@@ -82,7 +82,7 @@ def test_board_shows_what_nodes_say_on_its_own_hostname(board: Board, anna: Brow
         anna.shows("#nodes [data-node=pump-2] output", "99.0")
         assert anna.texts("#nodes h2") == ["boiler", "pump-2"]
         card = " ".join(anna.text("#nodes [data-node=pump-2]").split())
-        assert card.startswith("pump-2 lab 99.0 % CPU memory 75 % load 1.50")
+        assert re.fullmatch(r"pump-2 lab 99\.0 % CPU [\d:]+( [AP]M)? memory 75 % load 1\.50", card)
         assert anna.all("#nothing:not([hidden])") == []
         points = anna.js("return document.querySelector('[data-node=pump-2] polyline').getAttribute('points')")
         assert points == "29,11.6 30,1.2"

@@ -49,7 +49,7 @@ function add(name) {
     part("output").textContent = cpu.toFixed(1);
     part(".memory").textContent = `${Math.round(memory)} %`;
     part(".load").textContent = load.toFixed(2);
-    part(".heard").textContent = new Date(node.heardAt).toLocaleTimeString();
+    part("time").textContent = new Date(node.heardAt).toLocaleTimeString();
     const line = points(node.samples);
     part("polyline").setAttribute("points", line);
     part("polygon").setAttribute("points", `${line} ${SAMPLES_MAX},20 ${SAMPLES_MAX - node.samples.length + 1},20`);
