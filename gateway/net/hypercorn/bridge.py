@@ -85,7 +85,11 @@ class HypercornBridge:
             refused = HTTPStatus.BAD_REQUEST
         try:
             if refused is not None:
-                await self._refuse(refused, application, scope, send)
+                # Of a request that nobody could place, nobody can tell where the next one begins; HTTP/2 always can.
+                closes = refused is HTTPStatus.BAD_REQUEST and scope["http_version"] != "2"
+                if closes and scope["type"] == "http":
+                    await exchange.discard()  # h11 hangs up on what follows a last request, before its answer too
+                await self._refuse(refused, application, scope, send, closes=closes)
             else:
                 await self._for_client(application, scope, receive, send)
         except Exception as exc:
@@ -111,9 +115,12 @@ class HypercornBridge:
         finally:
             addresses.leave(client)
 
-    async def _refuse(self, status: HTTPStatus, application: Application, scope: AsgiScope, send: Send) -> None:
+    async def _refuse(
+        self, status: HTTPStatus, application: Application, scope: AsgiScope, send: Send, *, closes: bool = False
+    ) -> None:
         if scope["type"] == "http":
-            await answer_with(status, self._service.correlation_id(), send, application.form_of(scope["path"]))
+            form = application.form_of(scope["path"])
+            await answer_with(status, self._service.correlation_id(), send, form, closes=closes)
         else:
             await send({"type": "websocket.close"})
 
