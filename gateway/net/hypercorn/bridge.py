@@ -28,7 +28,7 @@ from gateway.net.hypercorn.fix import MendedConfig, mend_http2
 from gateway.net.hypercorn.foreign_exchange import ForeignExchange, answer_with
 from gateway.net.hypercorn.life import ConnectionLife
 from gateway.net.hypercorn.raw_websocket import RAW_WEBSOCKET, offer_raw_websockets
-from gateway.net.hypercorn.request_host import application_of
+from gateway.net.hypercorn.request_host import application_of, refusing_application
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class HypercornBridge:
 
     async def _serve_app(self, scope: AsgiScope, receive: Receive, send: Send, abort: Callable[[], None]) -> None:
         asked = application_of(scope, self._service.applications)
-        application = asked or self._service.applications.main
+        application = asked or refusing_application(scope, self._service.applications)
         if scope["type"] == "http":
             exchange = ForeignExchange(self._service, application, scope, receive, send, abort)
             scope["extensions"] = {**scope.get("extensions", {}), BODY_PACE: exchange.pace_body}

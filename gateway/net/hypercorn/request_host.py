@@ -34,3 +34,10 @@ def application_of(scope: AsgiScope, applications: Applications) -> Application 
         scope["headers"] = [*(field for field in scope["headers"] if field[0] != b"host"), (b"host", host)]
         scope["raw_path"], scope["path"] = raw_path, unquote(raw_path.decode("ascii"))
     return applications.at(hosts[0] if hosts else None)
+
+
+def refusing_application(scope: AsgiScope, applications: Applications) -> Application:
+    """In whose words a request is refused that is nobody's: of the site that its Host names, if it names one alone."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    is_clear = len(hosts) == 1 and is_authority(hosts[0])
+    return (applications.at(hosts[0]) if is_clear else None) or applications.main
