@@ -3,7 +3,7 @@
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -263,7 +263,7 @@ async def test_what_is_held_of_a_file_is_less_where_many_streams_share_a_connect
 ) -> None:
     pieces: list[bytes] = []
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: MutableMapping[str, Any]) -> None:
         pieces.append(message["body"])
 
     with file.open("rb") as opened:
