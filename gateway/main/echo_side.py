@@ -100,7 +100,7 @@ async def echo_side(
         new_id,
         audit,
         passkeys,
-        None if room_push is None else SpacePush(room_push, iam, admission.access),
+        None if room_push is None else SpacePush(room_push, iam, admission),
         app_prompt_of=app_prompt_of,
         sections=[
             lambda: service_text(

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from tests.gateway.push.test_sender import HOSTS, WITH_OWN_HOST, Post
 from tests.gateway.push.test_vapid import PUBLIC
 from tests.gateway.push.vendor import Browser, Vendor, in_memory
 from tests.gateway.spaces.site import PLENTY, Answer, Site, site
-from tests.gateway.spaces.test_iam import Members
+from tests.gateway.spaces.test_iam import Members, Slow, ask_slowly
 
 FROST = {"title": "Frost", "body": "Minus four by the door."}
 NOT_CONFIGURED = (503, "push_not_configured")
@@ -70,7 +71,7 @@ async def desk(folder: Path, settings: PushSettings = WITH_OWN_HOST) -> AsyncIte
         tools = PushTools(keys, PushHosts(settings.hosts), post.sender, NotifyShares(settings), counts)
 
         def push(spaces: EchoSpaces, iam: SpaceIam, admission: SpaceAdmission) -> SpacePush:
-            return SpacePush(push_of_spaces(spaces, tools, settings), iam, admission.access)
+            return SpacePush(push_of_spaces(spaces, tools, settings), iam, admission)
 
         async with site(PLENTY, push=push) as here:
             one = Desk(here, post, counts)
@@ -431,3 +432,45 @@ async def test_member_who_was_removed_is_sent_to_no_more(tmp_path: Path, autojum
         await here.site.iam.remove_member(owner, access.member_id)
         assert await here.notify(some.owner.access_token) == (0, 0, 0, 0)
         assert here.vendor.asked == {}
+
+
+SLOW: list[tuple[str, dict[str, Any]]] = [
+    ("subscribe", {"subscription": Browser("/late").subscription}),
+    ("unsubscribe", {"endpoint": Browser("/ada").endpoint}),
+    ("notify", dict(FROST)),
+]
+
+
+def slowly(what: str, body: object) -> Slow:
+    data = json.dumps(body).encode()
+    return "POST", f"/push/{what}", (data[:5], data[5:]), "application/json"
+
+
+@pytest.mark.parametrize(("what", "body"), SLOW)
+async def test_request_of_a_member_who_is_removed_while_its_body_comes_does_nothing(
+    tmp_path: Path, what: str, body: object
+) -> None:
+    async with desk(tmp_path) as here:
+        some = await protected(here)
+        own, mate = some.owner.access_token, await some.member(FULL)
+        await here.subscribe(Browser("/ada"), own)
+        access, by = here.site.iam.find(mate), here.site.iam.find(own)
+        assert access is not None
+        assert by is not None
+        remove = partial(here.site.iam.remove_member, by, access.member_id)
+        assert (await ask_slowly(some, slowly(what, body), mate, remove)).error == (401, "unauthorized")
+        assert here.vendor.asked == {}
+        assert await here.notify(own) == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize(("what", "body"), SLOW)
+async def test_request_of_the_bare_token_that_is_under_way_when_iam_is_switched_on_does_nothing(
+    tmp_path: Path, what: str, body: object
+) -> None:
+    async with desk(tmp_path) as here:
+        await here.subscribe(Browser("/ada"))
+        some, before = Members(here.site), here.counts.subscriptions
+        some.made = here.made
+        claim = partial(some.claim, here.made)
+        assert (await ask_slowly(some, slowly(what, body), None, claim)).error == (401, "unauthorized")
+        assert (here.vendor.asked, here.counts.subscriptions) == ({}, before)
