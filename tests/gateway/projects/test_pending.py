@@ -451,12 +451,32 @@ def test_looks_come_at_their_pace_and_once_more_at_the_very_end() -> None:
 
 def test_turns_come_in_the_order_of_their_times() -> None:
     turns = Turns()
-    assert (turns.take(10**9), turns.next_ms) == (None, None)
+    assert (turns.take(0), turns.next_ms) == (None, None)
     for upload_id, at_ms in (("a", 3), ("b", 1), ("c", 2)):
-        turns.put(upload_id, at_ms)
+        turns.put(upload_id, at_ms, 0)
     assert turns.next_ms == 1
     assert [turns.take(2), turns.take(2), turns.take(2)] == ["b", "c", None]
     assert (turns.next_ms, len(turns)) == (3, 1)
+
+
+def test_turns_go_along_with_a_clock_that_is_set_back() -> None:
+    turns = Turns()
+    for upload_id, at_ms in (("a", 10_300), ("b", 10_100), ("c", 10_200)):
+        turns.put(upload_id, at_ms, 10_000)
+    turns.put("d", 4_250, 4_000)  # which knows of it
+    assert turns.next_ms == 4_100
+    assert [turns.take(4_100), turns.take(4_300), turns.take(4_300), turns.take(4_300)] == ["b", "c", "d", "a"]
+    assert turns.take(1) is None  # and with none in it
+
+
+async def test_upload_is_looked_for_though_the_clock_was_set_back(quay: Quay) -> None:
+    async with quay.start() as (here, uploads, _):
+        project = await here.project()
+        key = await presigned(uploads, project)
+        await quay.until(lambda: quay.shelf.looks > 0)
+        quay.now_ms -= 3_600_000
+        quay.shelf.objects[key] = bytes(25)
+        await quay.until(lambda: here.read(project, "a") is not None)
 
 
 def test_key_of_an_upload_names_its_project_and_nothing_else_of_it() -> None:
