@@ -393,3 +393,21 @@ async def test_over_upload_takes_no_more(depot: Depot) -> None:
         for step in (partial(coming.append, b"x"), coming.finish):
             with pytest.raises(RuntimeError, match="over"):
                 await step()
+
+
+async def test_start_neither_removes_nor_trips_over_what_is_not_its_own(depot: Depot, tmp_path: Path) -> None:
+    here = await depot.start()
+    project = await here.project()
+    await here.put(project, "a", b"kept")
+    sites, photos = depot.folder / "sites", tmp_path / "photos"
+    photos.mkdir()
+    (photos / "photo").touch()
+    (sites / "photos").symlink_to(photos)
+    (sites / "00").symlink_to(photos)
+    (sites / "lost+found").mkdir()
+    (sites / "lost+found" / "found").touch()
+    (sites / sha256(b"kept")[:2] / "folder").mkdir()
+    again = await depot.start()
+    assert (photos / "photo").exists()
+    assert (sites / "lost+found" / "found").exists()
+    assert (again.missing, again.read(project, "a")) == (0, b"kept")
