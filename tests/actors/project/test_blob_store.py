@@ -282,6 +282,23 @@ async def test_upload_that_ends_while_its_content_is_being_removed_keeps_its_own
     assert (await depot.start()).read(project, "b") == b"same"
 
 
+@bounded
+async def test_content_that_two_want_to_remove_is_removed_once(depot: Depot) -> None:
+    disk = WatchedDisk()
+    here = await depot.start(disk)
+    project = await here.project()
+    await here.put(project, "a", b"same")
+    disk.stop_at = "unlink"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.objects.delete, project, "a")
+        await disk.is_there.wait()
+        nursery.start_soon(here.blobs.sweep)
+        await trio.testing.wait_all_tasks_blocked()
+        disk.steps.clear()
+        disk.go_on.set()
+    assert (disk.steps, depot.files(), here.blobs.bytes) == ([], set(), 0)
+
+
 class SlowProjects:
     """Lets a test hold back what is published."""
 

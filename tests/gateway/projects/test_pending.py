@@ -382,6 +382,41 @@ async def test_upload_of_a_project_that_is_deleted_meanwhile_leaves_nothing_anyw
         assert (quay.shelf.objects, quay.depot.files(), here.blobs.bytes) == ({}, set(), 0)
 
 
+async def test_object_that_is_shorter_than_the_bucket_says_is_not_published(quay: Quay) -> None:
+    async with quay.start() as (here, uploads, _):
+        project = await here.project()
+        key = await presigned(uploads, project)
+        quay.shelf.claims, quay.shelf.objects[key] = 25, bytes(24)
+        await quay.until(lambda: len(quay.shelf.fetched) == 1)
+        quay.now_ms += RETRY_MS
+        await quay.until(lambda: len(quay.shelf.fetched) == 2)
+        assert (here.read(project, "a"), quay.depot.files()) == (None, set())
+        quay.shelf.objects[key] = bytes(25)
+        quay.now_ms += RETRY_MS
+        await quay.until(lambda: here.read(project, "a") == bytes(25))
+
+
+async def test_who_is_cancelled_while_it_is_recorded_has_it_recorded() -> None:
+    pending = PendingUploads(MemoryStore(MemoryDisk()), 10)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await pending.add(PendingUpload("u", "p", "a", "text/plain", 1, 2), 1)
+    assert pending.get("u") is not None
+
+
+async def test_those_who_come_at_once_do_not_pass_the_limit_together() -> None:
+    pending = PendingUploads(MemoryStore(MemoryDisk()), 1)
+    answers: list[EchoError | None] = []
+
+    async def add(upload_id: str) -> None:
+        answers.append(await pending.add(PendingUpload(upload_id, "p", "a", "text/plain", 1, 2), 1))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(add, "u")
+        nursery.start_soon(add, "v")
+    assert (answers.count(None), answers.count(EchoError.OVERLOADED), len(pending)) == (1, 1, 1)
+
+
 async def test_looks_are_a_few_at_a_time_and_uploads_have_a_limit(quay: Quay) -> None:
     quay.settings = s3(looks_max=3, pending_max=20)
     async with quay.start() as (here, uploads, _):

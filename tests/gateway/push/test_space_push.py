@@ -16,7 +16,9 @@ from trio.testing import MockClock
 from actors.push.counts import PushCounts
 from actors.push.subscription_rules import Outcome
 from actors.space.iam import SpaceIam
+from actors.space.operator_iam import OperatorIam
 from actors.space.spaces import EchoSpaces
+from actors.space.store import NOT_READY, Refused
 from gateway.push.endpoint_rules import PushHosts
 from gateway.push.notify_shares import NotifyShares
 from gateway.push.opening import push_of_spaces
@@ -25,6 +27,7 @@ from gateway.push.settings import PushSettings
 from gateway.push.space_push import SpacePush
 from gateway.push.vapid import read_keys
 from gateway.spaces.admission import SpaceAdmission
+from schemas.echo.errors import EchoError
 from schemas.echo.scopes import FULL
 from tests.gateway.push.test_sender import HOSTS, WITH_OWN_HOST, Post
 from tests.gateway.push.test_vapid import PUBLIC
@@ -39,8 +42,9 @@ NOT_CONFIGURED = (503, "push_not_configured")
 class Desk:
     """A space, asked for push; `vendor` is where its notifications go."""
 
-    def __init__(self, here: Site, post: Post, counts: PushCounts) -> None:
+    def __init__(self, here: Site, spaces: EchoSpaces, post: Post, counts: PushCounts) -> None:
         self.site = here
+        self.spaces = spaces
         self.post = post
         self.vendor = post.vendor
         self.counts = counts
@@ -70,11 +74,14 @@ async def desk(folder: Path, settings: PushSettings = WITH_OWN_HOST) -> AsyncIte
         assert keys is not None
         tools = PushTools(keys, PushHosts(settings.hosts), post.sender, NotifyShares(settings), counts)
 
+        opened: list[EchoSpaces] = []
+
         def push(spaces: EchoSpaces, iam: SpaceIam, admission: SpaceAdmission) -> SpacePush:
+            opened.append(spaces)
             return SpacePush(push_of_spaces(spaces, tools, settings), iam, admission)
 
         async with site(PLENTY, push=push) as here:
-            one = Desk(here, post, counts)
+            one = Desk(here, opened[0], post, counts)
             one.made = await here.make()
             yield one
         nursery.cancel_scope.cancel()
@@ -266,6 +273,24 @@ async def test_counts_are_true_and_those_that_are_gone_are_removed(tmp_path: Pat
         }
 
 
+async def test_what_the_disk_does_not_let_go_of_counts_as_failed(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(tmp_path) as here:
+        here.vendor.answers = {"/410": 410}
+        await here.subscribe(Browser("/410"))
+
+        async def refuse(_space_id: str, _endpoint: str) -> bool | Refused:
+            await trio.lowlevel.checkpoint()
+            return NOT_READY
+
+        with monkeypatch.context() as patch:
+            patch.setattr(here.spaces.store, "delete_subscription", refuse)
+            assert await here.notify() == (1, 0, 0, 1)
+        assert await here.notify() == (1, 0, 1, 0)
+        assert await here.notify() == (0, 0, 0, 0)
+
+
 async def test_those_for_whom_there_was_no_time_count_as_failed_and_come_first_the_next_time(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
@@ -432,6 +457,19 @@ async def test_member_who_was_removed_is_sent_to_no_more(tmp_path: Path, autojum
         await here.site.iam.remove_member(owner, access.member_id)
         assert await here.notify(some.owner.access_token) == (0, 0, 0, 0)
         assert here.vendor.asked == {}
+
+
+async def test_token_of_the_operator_is_sent_to_until_it_ends(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with desk(tmp_path) as here:
+        some, spaces = await protected(here), here.spaces
+        operator = OperatorIam(here.site.iam, spaces.settings, spaces.random, lambda: "01hf7yat00000000000000000z")
+        given = await operator.give_token(here.made["space_id"], frozenset({"kv_write"}), None, "bot")
+        assert not isinstance(given, EchoError)
+        assert (await here.subscribe(Browser("/bot"), given.access_token)).status == 201
+        assert await here.notify(some.owner.access_token) == (1, 1, 0, 0)
+        assert await operator.end_token(here.made["space_id"], given.token_id) is None
+        assert await here.notify(some.owner.access_token) == (0, 0, 0, 0)
+        assert here.vendor.asked == {"/bot": 1}
 
 
 SLOW: list[tuple[str, dict[str, Any]]] = [
