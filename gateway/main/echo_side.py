@@ -106,7 +106,7 @@ async def echo_side(
             lambda: service_text(
                 settings.projects, base(), has_bucket=bucket is not None, has_mcp=settings.mcp.enabled
             ),
-            lambda: push_text(is_configured=push is not None),
+            lambda: push_text(settings.push, is_configured=push is not None),
         ],
         has_mcp=settings.mcp.enabled,
     )
