@@ -109,7 +109,7 @@ async def test_wrong_secret_is_not_ready_and_nothing_is_removed() -> None:
         server.objects[KEY] = Stored(b"x", TYPE)
         with capture_logs() as logs:
             assert not await bucket.is_ready()
-            assert await bucket.size(KEY) is Unseen.MISSING  # as S3 answers who may not look
+            assert await bucket.size(KEY) is Unseen.UNKNOWN  # it is there, and must not be given up
             assert not await bucket.remove(KEY)
             assert await bucket.fetch(KEY, Taken()) is False
         assert logs == [{"event": "bucket_unreachable", "status": 403, "answers": 1, "log_level": "warning"}]
