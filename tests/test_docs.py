@@ -39,6 +39,7 @@ from gateway.net.http1.settings import DoorSettings
 from gateway.observe.audit.settings import AuditSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.projects.settings import ProjectsSettings
 from gateway.spaces.settings import EchoSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
@@ -111,6 +112,7 @@ SETTINGS_OF = {
     "governance": GovernanceSettings,
     "upstreams": UpstreamSettings,
     "echo": EchoSettings,
+    "projects": ProjectsSettings,
     "audit": AuditSettings,
     "log": LogSettings,
     "otel": OtelSettings,

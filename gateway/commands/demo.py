@@ -236,5 +236,8 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space: s
     if space is not None:
         print(f"  curl -s {space}/prompt")
         print(f"  .venv/bin/heliograph space join {space}")
+    print("\nAn MCP client can sign in with a passkey instead of a token. Run member invite as above, open the link")
+    print(f"that it prints and make the passkey. Then give the client this address, and no token:\n\n  {url}/mcp/fleet")
+    if space is not None:
         print(f"\nA room with a node in it, for your browser:\n\n  {space}")
     print("\nCtrl-C stops everything.", flush=True)

@@ -12,11 +12,13 @@ class ConsoleSettings:
     passkeys_max: int = 100  # of all operators; the next one is refused
     passkey_s: int = 180 * 86_400  # life of a passkey, at most that of the token behind it; then a link is needed
     sign_ins_burst: int = 10  # attempts to sign in of one address at once; the next one is 429
-    sign_ins_per_min: int = 10  # attempts of one address after that
+    sign_ins_per_min: float = 10.0  # attempts of one address after that
+    pages_burst: int = 120  # pages that one address loads at once; the next one is 429
+    pages_per_s: float = 20.0  # pages of one address after that
     live_max: int = 64  # live feeds and exports at once, of all sessions; the next one is 429
     live_per_session_max: int = 4  # the same of one session
-    write_s_max: float = 20.0  # in which a page takes what is sent of a feed; one that does not is closed
+    write_s_max: float = 20.0  # for a page to take what is sent of a feed or an export; then that is cut off
 
     def __post_init__(self) -> None:
-        if min(getattr(self, one.name) for one in fields(self)) < 1:
-            raise ValueError("what is in the section console is at least 1")
+        if min(getattr(self, one.name) for one in fields(self)) <= 0:
+            raise ValueError("what is in the section console is more than 0")

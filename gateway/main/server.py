@@ -17,6 +17,7 @@ import trio
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
 from actors.member.members import Members
+from actors.project.projects import Projects
 from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -41,13 +42,13 @@ from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
-from gateway.identity.oauth.worlds import Worlds
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
+from gateway.main.echo_side import echo_side
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase, is_known
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
@@ -69,12 +70,7 @@ from gateway.observe.audit.audit_store import opened_audit
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
-from gateway.spaces.admission import SpaceAdmission
-from gateway.spaces.feature import counts_bodies, ends_feature, spaces_feature
-from gateway.spaces.iam_passkeys import passkeys_at
-from gateway.spaces.oauth_world import SpaceWorld
-from gateway.spaces.opening import join_iam, opened_spaces
-from gateway.spaces.room_entrance import RoomEntrance
+from gateway.spaces.opening import opened_spaces
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
 from schemas.manifest import NodeIdentity
@@ -107,6 +103,7 @@ class Running:
     base: Callable[[], str] | None  # of links to spaces
     rooms: Rooms | None  # of spaces
     members: Members | None  # of tenants; None where tokens come from elsewhere
+    projects: Projects | None = None  # where spaces are on
 
     @property
     def http_url(self) -> str:
@@ -194,10 +191,6 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
-            spaces = kept.spaces if kept is not None and settings.echo.enabled else None
-            rooms = None
-            if spaces is not None:
-                rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
             members = None
             if token_keys is None:
                 members = Members(
@@ -206,27 +199,18 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 await members.load()
             limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
             ceremonies = Ceremonies(limits)
-            space_world: Worlds | None = None
 
             def is_of_fleet(credential_id: bytes) -> bool:
                 return members is not None and members.of_passkey(credential_id) is not None
 
-            echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
-            if kept is not None and spaces is not None and rooms is not None and base is not None:
-                join_iam(kept.iam, spaces, rooms)
-                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
-                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s, is_of_fleet)
-                has_mcp = settings.mcp.enabled
-                routes = spaces_feature(
-                    spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
-                )
-                echo_features = (*echo_features, routes, entrance.feature)
-                space_world = None if passkeys is None else SpaceWorld(kept.iam)
+            echo = await echo_side(
+                kept, settings, base, store, supervisor, devices.pump, ceremonies, audit, is_of_fleet, new_id
+            )
+            spaces, rooms = echo.spaces, echo.rooms
             signing_in = sign_in(
                 folder,
                 members,
-                space_world,
+                echo.world,
                 ceremonies,
                 settings.oauth,
                 base,
@@ -237,7 +221,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 logs=settings.log.mcp,
             )
             # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.
-            kinds = [kind for feature in echo_features for kind in feature.session_kinds]
+            kinds = [kind for feature in echo.features for kind in feature.session_kinds]
             sessions = Sessions(settings.mcp.session_limits)
             watches = Watches(directory, bus, settings.mcp, now, new_id, calls)
 
@@ -268,8 +252,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ledgers=devices.ledgers,
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
+                spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
                 audit=kept_audit,
-                spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms),
                 started_s=now_here().wall_ms / 1000,
             )
 
@@ -318,7 +302,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,
                 ),
-                *echo_features,
+                *echo.features,
                 *signing_in.features,
             )
             for feature in features:
@@ -331,8 +315,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return next(filter(None, (feature.refusal_form(path) for feature in features)), None)
 
             def body_bytes_max(path: str) -> int:
-                """By the routes of spaces, and where rooms have sessions, bodies are counted as they come."""
-                counts_itself = spaces is not None and (counts_bodies(path) or path == NAMED.path)
+                """Where rooms have sessions, bodies are counted as they come."""
+                is_of_rooms = spaces is not None and path == NAMED.path
+                counts_itself = is_of_rooms or any(feature.counts_bodies(path) for feature in features)
                 return sys.maxsize if counts_itself else _body_bytes_max(path)
 
             door = Door(
@@ -374,6 +359,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 base if spaces is not None else None,
                 rooms,
                 members,
+                echo.projects,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)

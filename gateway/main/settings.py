@@ -14,6 +14,7 @@
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
+    [projects]  projects, their sites and their API (gateway/projects/settings.py)
     [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
@@ -49,10 +50,16 @@ from gateway.net.http1.settings import DoorLimits, DoorSettings
 from gateway.observe.audit.settings import AuditSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.projects.settings import ProjectsSettings
 from gateway.spaces.settings import EchoSettings
 
 PREFIX = "HELIOGRAPH_"
-BARE = {"MCP_ENABLED": "mcp.enabled", "MCP_RELAX_ORIGIN": "mcp.relax_origin", "LOG_MCP": "log.mcp"}
+BARE = {
+    "MCP_ENABLED": "mcp.enabled",
+    "MCP_RELAX_ORIGIN": "mcp.relax_origin",
+    "LOG_MCP": "log.mcp",
+    "API_BEARER_TOKEN": "projects.api_bearer_token",
+}
 """Variables that also go by names without the prefix, as the echo service has them; those with it win."""
 DATA = "heliograph-data"
 UNIX = "unix:"
@@ -129,6 +136,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     echo: EchoSettings = msgspec.field(default_factory=EchoSettings)
+    projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
     audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)

@@ -26,10 +26,13 @@ class SpaceAdmission:
         now: Callable[[], Moment],
         settings: EchoSettings,
         find_access: Callable[[str], Access | None] = lambda _: None,
+        opened_until_ms: Callable[[Access], int] = lambda _: 0,
     ) -> None:
-        """`find` gives the live space of a token, `find_access` what an access token of any space is good for."""
+        """`find` gives the live space of a token, `find_access` what an access token of any space is good for, and
+        `opened_until_ms` until when what its grant opened may last, as things are now."""
         self._find = find
         self._find_access = find_access
+        self._opened_until_ms = opened_until_ms
         self._now = now
         self._requests = Rate(settings.rest_burst, settings.rest_per_s)
         self._of_spaces = Rate(settings.room_rest_burst, settings.room_rest_per_s)
@@ -52,6 +55,10 @@ class SpaceAdmission:
         await refuse(exchange, found.error, headers, found.wait_ms)
         return None
 
+    def find(self, token: str) -> Space | None:
+        """The live space of this token as it is by now, for what was admitted and had to wait."""
+        return self._find(token)
+
     def access(self, exchange: Exchange, space: Space) -> Access | None:
         """What the access token of this request is good for in this space."""
         access = self._find_access(exchange.bearer() or "")
@@ -60,6 +67,23 @@ class SpaceAdmission:
     def access_fault(self, exchange: Exchange, space: Space, need: Needed) -> EchoError | None:
         """What there is against this request to a space with IAM."""
         return access_fault(self.access(exchange, space), need)
+
+    def fault_later(self, exchange: Exchange, space: Space, token: str) -> Callable[[], EchoError | None]:
+        """For a request that was admitted to this space and has to wait, as for its body: to be asked after each wait.
+
+        Meanwhile its grant may have ended, or IAM may have been switched on. A new access token of the same grant ends
+        nothing that is under way.
+        """
+        access = self.access(exchange, space)
+
+        def fault() -> EchoError | None:
+            present = self._find(token)
+            if present is None:
+                return EchoError.SPACE_NOT_FOUND
+            stands = access is not None and self._opened_until_ms(access) > self._now().wall_ms
+            return EchoError.UNAUTHORIZED if present.has_iam and not stands else None
+
+        return fault
 
     async def admit_address(self, exchange: Exchange, headers: Mapping[bytes, bytes], refuse: Refuse = refuse) -> bool:
         """Whether this address may ask for anything now; else the refusal is sent."""

@@ -3,10 +3,10 @@
 The texts are in the files beside this one, with a place for each value of this instance; all values are our own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from string import Template
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypeAlias, TypedDict
 
 from actors.space.events import Space
 from actors.space.store import StoredFile
@@ -47,6 +47,18 @@ _IAM_ON = Template(
 )
 
 
+AppPromptOf: TypeAlias = Callable[[str], str | None]  # by a project's id, its own text
+
+
+def no_app_prompt(_project_id: str) -> str | None:
+    return None
+
+
+def app_prompt(text: str | None) -> str:
+    """A project's own text as it follows the room's; that it cannot end that part, its rules have seen to."""
+    return f"<APP_PROMPT>\n{text}\n</APP_PROMPT>\n" if text else ""
+
+
 class Rest(TypedDict):
     kv: str
     files: str
@@ -80,10 +92,20 @@ class FileDocument(TypedDict):
 
 class Documents:
     def __init__(
-        self, settings: EchoSettings, base: Callable[[], str], *, has_mcp: bool = True, has_sign_in: bool = False
+        self,
+        settings: EchoSettings,
+        base: Callable[[], str],
+        app_prompt_of: AppPromptOf = no_app_prompt,
+        sections: Sequence[Callable[[], str]] = (),
+        *,
+        has_mcp: bool = True,
+        has_sign_in: bool = False,
     ) -> None:
+        """`sections` are what other features have to say in the description, as markdown with headings."""
         self._settings = settings
+        self._sections = sections
         self._base = base
+        self._app_prompt_of = app_prompt_of
         self._has_mcp = has_mcp
         self._has_sign_in = has_sign_in
 
@@ -123,12 +145,16 @@ class Documents:
         return {"files": [self.file(file, space, token) for file in files]}
 
     def prompt(self, space: Space, token: str) -> str:
-        """For whoever has the token, also where that is not enough to get in: then without the key."""
+        """For whoever has the token, also where that is not enough to get in: then without the key.
+
+        In a project's room, the project's own text follows.
+        """
         info = self.info(space, token)
         encryption = _PLAIN
         if space.is_encrypted:
             encryption = _ENCRYPTED.substitute(key=_KEY_ELSEWHERE if space.has_iam else info["encryption_key"])
-        return _PROMPT.substitute(
+        own = None if space.project_id is None else self._app_prompt_of(space.project_id)
+        prompt = _PROMPT.substitute(
             self._values(),
             token=token,
             space_id=space.space_id,
@@ -139,12 +165,14 @@ class Documents:
             users=_MEMBERS if space.has_iam else _HOLDERS,
             iam=_IAM_ON.substitute(base=self._base(), token=token) if space.has_iam else _IAM_OFF,
         )
+        return prompt + app_prompt(own)
 
     def description(self) -> str:
         values = self._values()
         sign_in = _SIGN_IN.substitute(values) if self._has_sign_in else _NO_SIGN_IN
         mcp = _MCP.substitute(values, sign_in=sign_in) if self._has_mcp else _NO_MCP
-        return _DESCRIPTION.substitute(values, mcp=mcp)
+        sections = "".join(f"\n{section().strip()}\n" for section in self._sections)
+        return _DESCRIPTION.substitute(values, mcp=mcp, sections=sections)
 
     def _values(self) -> dict[str, object]:
         settings = self._settings

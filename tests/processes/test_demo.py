@@ -100,6 +100,7 @@ def test_ready_made_lines_name_the_gateway_and_a_token(demo: Demo) -> None:
     assert demo.ready["agent_token"] in told
     assert "2 nodes are live" in told
     assert f"nodes --data {demo.data}" in told
+    assert f"passkey. Then give the client this address, and no token:\n\n  {demo.ready['http']}/mcp/fleet\n" in told
 
 
 def _room(demo: Demo) -> str:

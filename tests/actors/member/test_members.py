@@ -69,6 +69,36 @@ async def test_no_two_members_have_one_passkey() -> None:
     assert members.of_invite(other.invite) is not None, "the invitation is not used up"
 
 
+async def test_invitation_that_is_cancelled_before_it_is_written_takes_nobodys_place() -> None:
+    members = await Town(MemberSettings(members_max=1)).members()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await members.invite("acme", frozenset({READ}), "", "ops")
+    assert scope.cancelled_caught
+    assert len(members) == 0
+    await invited(members)
+
+
+async def test_copy_of_a_passkey_that_signs_at_the_same_time_is_refused() -> None:
+    members = await Town().members()
+    await joined(members)
+    credential_id, outcomes = passkey().credential_id, list[Trouble | None]()
+
+    async def use(sign_count: int) -> None:
+        outcomes.append(await members.use_passkey(credential_id, sign_count))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(use, 7)
+        nursery.start_soon(use, 7)
+    assert sorted(map(str, outcomes)) == sorted(["None", str(Trouble.UNKNOWN_MEMBER)])
+    assert await members.use_passkey(credential_id, 6) is Trouble.UNKNOWN_MEMBER
+    assert await members.use_passkey(credential_id, 0) is Trouble.UNKNOWN_MEMBER
+    assert await members.use_passkey(credential_id, 8) is None
+    member = members.of_passkey(credential_id)
+    assert member is not None
+    assert [one.sign_count for one in member.passkeys] == [8]
+
+
 async def test_members_and_passkeys_have_their_limits() -> None:
     members = await Town(MemberSettings(members_max=1, passkeys_max=2)).members()
     member_id = await joined(members)

@@ -122,7 +122,7 @@ async def site(
     world.before_load = lambda spaces: iams.append(SpaceIam(spaces, new_id))
     async with world.process() as spaces:
         iam = iams[0]
-        admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find)
+        admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find, iam.opened_until_ms)
         audit = Audit(spaces.now)
         feature = spaces_feature(spaces, iam, admission, settings, lambda: BASE, new_id, audit, passkeys(iam))
         yield Site(world, iam, Router(new_id, feature.routes, form_of=feature.refusal_form))
