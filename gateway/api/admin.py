@@ -81,9 +81,9 @@ class Admin:
                 for routes in self.operator_routes
             )
         )
-        self.routes: Routes = {"/admin/*": (ANY, self._handle)}
+        self.routes: Routes = {"/admin/*": (ANY, self.handle)}
 
-    async def _handle(self, exchange: Exchange) -> None:
+    async def handle(self, exchange: Exchange) -> None:
         """Nobody else learns even which routes there are."""
         if await self._operators.any.admit(exchange) is not None:
             await self._table.find(exchange)(exchange)
