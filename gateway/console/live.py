@@ -104,7 +104,7 @@ class Live:
                     await self._show(page, ask.fleet)
                 await page.serve(write)
 
-        return Streamed(b"text/event-stream; charset=utf-8", run, {b"x-accel-buffering": b"no"})
+        return Streamed(b"text/event-stream; charset=utf-8", run)
 
     def _look(self) -> None:
         """Somebody does."""

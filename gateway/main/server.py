@@ -39,8 +39,10 @@ from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstreams.calls import UpstreamCalls
 from gateway.calls.upstreams.upstreams import Upstreams
+from gateway.console.data import ConsoleData, Shown
 from gateway.console.opening import Console
 from gateway.console.try_tool import TryTool
+from gateway.console.world_pages import SpacesShown
 from gateway.devices.device_side import DeviceSide
 from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
@@ -301,6 +303,28 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             async def act(exchange: Exchange) -> None:
                 await admin_api.handle(exchange)
 
+            admin_spaces = None
+            if spaces is not None and rooms is not None:
+                admin_spaces = AdminSpaces(actions, spaces, rooms)
+            shown = ConsoleData(
+                Shown(
+                    directory=directory,
+                    register=devices.register,
+                    nodes=devices.fleet,
+                    streams=streams,
+                    store=store,
+                    leafs_of=certificates.leafs_of,
+                    audit=kept_audit,
+                    governor=governor,
+                    ledgers=ledgers,
+                    policy=policy,
+                    upstreams=upstreams,
+                    spaces=None
+                    if admin_spaces is None or spaces is None
+                    else SpacesShown(settings.echo, spaces.__len__, admin_spaces.page),
+                    now=now_here,
+                )
+            )
             console = Console(
                 console_at,
                 settings.console,
@@ -309,7 +333,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 is_of_a_member,
                 folder.verifier,
                 audit,
-                [TryTool(directory, calls).call],
+                [*shown.calls, TryTool(directory, calls).call],
                 act,
                 now_here,
                 new_id,
@@ -321,14 +345,15 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             ]
             if kept_audit is not None:
                 more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
-            if spaces is not None and rooms is not None:
-                more.append(AdminSpaces(actions, spaces, rooms).routes)
+            if admin_spaces is not None:
+                more.append(admin_spaces.routes)
             admin_api = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more)
             admin_routes = {**admin_api.routes, **console.routes}
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 Feature(start=console.start, revoke=console.revoke),
+                Feature(start=shown.start),
                 *(() if kept_audit is None else (Feature(start=kept_audit.start),)),
                 subscribe.feature,
                 *(mcp_features if settings.mcp.enabled else [disabled_feature()]),
