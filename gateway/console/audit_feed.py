@@ -155,11 +155,14 @@ class AuditFeeds:
             with trio.move_on_after(FOLLOW_S if self._followed else inf):
                 await self._joined.wait()
             self._joined = trio.Event()
-            for followed in list(self._followed.values()):
-                await self._look(followed)
+            await self.look()
+
+    async def look(self) -> None:
+        """Tell every page what has been written since."""
+        for followed in list(self._followed.values()):
+            await self._look(followed)
 
     async def _look(self, followed: _Followed) -> None:
-        """What has been written since."""
         newest, through = self._store.last_number, followed.through
         if newest == through:
             return

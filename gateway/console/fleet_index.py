@@ -47,6 +47,11 @@ class FleetIndex:
         self._changed = 0  # changes so far
         self._kept: OrderedDict[tuple[Sort, RowFilter], _Kept] = OrderedDict()
 
+    @property
+    def orders(self) -> int:
+        """That are kept."""
+        return len(self._kept)
+
     def put(self, node_id: str, row: Row | None) -> bool:
         """From now on the node has this row, or none; whether that is another than before."""
         older = self.rows.get(node_id)

@@ -64,6 +64,11 @@ class FleetTable:
     def is_open(self) -> bool:
         return self._stop_watching is not None
 
+    @property
+    def pending(self) -> int:
+        """Nodes that are to be looked at again."""
+        return len(self._touched)
+
     # ---- what there is -----------------------------------------------------------------------------------------------
 
     async def page(self, query: FleetQuery) -> dict[str, Any]:

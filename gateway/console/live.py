@@ -114,13 +114,11 @@ class Live:
     @contextmanager
     def _watching(self, page: Mailbox, ask: LiveAsk) -> Iterator[None]:
         self._look()
-        if ask.node is not None:
-            if ask.node not in self._nodes:
-                self._nodes[ask.node] = NodeFeed(ask.node, self._directory, self._bus, self._intervals_of, self._now)
-            self._nodes[ask.node].join(page)
-        if ask.audit is not None and self._audit is not None:
-            self._audit.join(page, ask.audit)
         try:
+            if ask.node is not None:
+                self._join_node(page, ask.node)
+            if ask.audit is not None and self._audit is not None:
+                self._audit.join(page, ask.audit)
             yield
         finally:
             self._look()  # until now somebody did
@@ -132,6 +130,11 @@ class Live:
                 self._windows[ask.fleet].pages.pop(page, None)
                 if not self._windows[ask.fleet].pages:
                     del self._windows[ask.fleet]
+
+    def _join_node(self, page: Mailbox, node_id: str) -> None:
+        if node_id not in self._nodes:
+            self._nodes[node_id] = NodeFeed(node_id, self._directory, self._bus, self._intervals_of, self._now)
+        self._nodes[node_id].join(page)
 
     def _leave_node(self, page: Mailbox, node_id: str) -> None:
         feed = self._nodes[node_id]
