@@ -45,3 +45,14 @@ def test_what_is_not_connecting_cannot_come_up() -> None:
     with pytest.raises(AssertionError):
         life.came_up(0.0)
     assert life.state is UpstreamState.DOWN
+
+
+def test_a_state_is_dated_by_when_it_began() -> None:
+    life = UpstreamLife(UpstreamSettings())
+    since = []
+    life.connect(5.0)
+    since.append(life.since_s)
+    life.came_up(7.0)
+    since.append(life.since_s)
+    life.ended(9.0, 1.0)
+    assert [*since, life.since_s] == [5.0, 7.0, 9.0]
