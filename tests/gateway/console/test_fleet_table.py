@@ -83,7 +83,7 @@ class Kept(RuleBasedStateMachine):
     @rule(query=queries)
     def ask(self, query: FleetQuery) -> None:
         fleet = self.fleet
-        if "\n" in query.text or query.sort == "frames_per_s":
+        if query.sort == "frames_per_s":
             return
         page = self.do(partial(fleet.table.page, query))
         rows = []
@@ -128,6 +128,31 @@ async def test_a_manifest_that_expires_is_seen_without_anybody_saying_so() -> No
     fleet.pass_ms(1)
     page = await fleet.table.page(FleetQuery(state=ListedState.EXPIRED))
     assert (page["counts"]["expired"], page["counts"]["live"], page["total"]) == (1, 0, 1)
+
+
+async def test_a_clock_that_is_set_back_brings_back_what_had_expired() -> None:
+    fleet = Fleet()
+    await fleet.come(IDS[0], life_ms=1000)
+    fleet.pass_ms(1000)
+    assert (await fleet.shown())[IDS[0]]["state"] == "expired"
+    fleet.pass_ms(1, -10)
+    assert (await fleet.shown())[IDS[0]]["state"] == "live"
+    fleet.pass_ms(10)
+    assert (await fleet.shown())[IDS[0]]["state"] == "expired"
+
+
+async def test_an_order_by_calls_is_as_of_the_last_second() -> None:
+    fleet = Fleet()
+    for node_id in IDS[:2]:
+        await fleet.come(node_id)
+        fleet.counts[node_id].last_call_ms = 5
+    fleet.pass_ms(1000)
+    assert list(await fleet.shown(sort="last_call")) == IDS[:2]
+    fleet.counts[IDS[0]].last_call_ms = 6
+    fleet.pass_ms(999)
+    assert list(await fleet.shown(sort="last_call")) == IDS[:2]
+    fleet.pass_ms(1)
+    assert list(await fleet.shown(sort="last_call")) == [IDS[1], IDS[0]]
 
 
 async def test_frames_of_the_last_minute_are_in_the_row() -> None:
