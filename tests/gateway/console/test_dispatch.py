@@ -1,6 +1,7 @@
 """Whatever is sent to the console's calls: who is let in, in which order that is asked, and that nothing breaks."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ class Probe:
 
     def __init__(self, scope: OperatorScope = OperatorScope.FLEET_READ) -> None:
         self.asked: list[tuple[str, str]] = []
-        self.before_answer = lambda: None
+        self.before_answer: Callable[[], object] = lambda: None
         self.call = ConsoleCall("look", scope, Look, self._answer)
 
     async def _answer(self, request: Look, principal: Principal) -> Answer:
