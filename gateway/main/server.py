@@ -347,6 +347,7 @@ async def running(
                     spaces=None
                     if admin_spaces is None or spaces is None
                     else SpacesShown(settings.echo, spaces.__len__, admin_spaces.page),
+                    settings=settings.console,
                     now=now_here,
                 )
             )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from actors.register.listed_node import ListedNode, ListedState
-from gateway.console.fleet_rules import FleetQuery, row_of
+from gateway.console.fleet_rules import FleetQuery, Sort, row_of
 from gateway.console.fleet_table import ROWS_A_TURN, FleetWindow
 from tests.gateway.console.fleet import Fleet
 from tests.gateway.console.rows import IDS, TAGS, expected, queries
@@ -177,7 +177,7 @@ async def test_a_large_fleet_is_looked_at_in_turns_and_a_cancelled_look_is_gone_
         scope.cancel()
         await fleet.table.refresh()
     assert scope.cancelled_caught
-    page = await fleet.table.page(FleetQuery(sort="node_id", limit=500))
+    page = await fleet.table.page(FleetQuery(sort=Sort.NODE_ID, limit=500))
     assert (page["total"], [one["node_id"] for one in page["rows"]]) == (len(nodes), nodes[:500])
 
 
