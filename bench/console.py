@@ -157,6 +157,7 @@ def read_feeds(port: int) -> None:
                 open_feeds[feed.fileno()] = feed
                 waiting.register(feed, select.POLLIN)
             print(len(open_feeds), flush=True)
+            break  # what else was readable may have been closed
 
 
 class Readers:
