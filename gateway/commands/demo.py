@@ -139,6 +139,7 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
             site = None if bearer is None else await DemoSite.publish(gateway, folder, bearer)
             if site is not None:
                 site.let_talk(gateway, ids)
+            console = None if gateway.console is None else gateway.console.link_of_owner("demo")
             if ready_file is not None:
                 ready = {
                     "http": gateway.http_url,
@@ -150,12 +151,13 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
                     "space": None if space is None else space.link,
                     "api_bearer_token": bearer,
                     "site": None if site is None else {"project_id": site.project_id, "url": site.url},
+                    "console": console,
                 }
                 try:
                     await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
                 except OSError as error:
                     raise SettingsError(f"--ready-file: cannot write {ready_file}: {error.strerror}") from error
-            _say_what_to_try(gateway, ids, agent, None if space is None else space.link, site)
+            _say_what_to_try(gateway, ids, agent, None if space is None else space.link, site, console)
             await until_signalled()
             print("\nstopping ...")
             if space is not None:
@@ -219,7 +221,7 @@ async def _all_live(gateway: Running, nodes: int) -> None:
 
 
 def _say_what_to_try(
-    gateway: Running, node_ids: list[str], agent: str, space: str | None, site: DemoSite | None
+    gateway: Running, node_ids: list[str], agent: str, space: str | None, site: DemoSite | None, console: str | None
 ) -> None:
     live = gateway.devices.directory.live_count
     node_id = node_ids[0] if node_ids else "NODE"
@@ -257,4 +259,7 @@ def _say_what_to_try(
         print(f"\nA room with a node in it, for your browser:\n\n  {space}")
     if site is not None:
         print(f"\nA board of the fleet, on its own hostname:\n\n  {site.url}")
+    if console is not None:
+        print("\nThe fleet, live, for your browser. The link is good once, for ten minutes; for another, run")
+        print(f".venv/bin/heliograph console --data {gateway.folder.path}\n\n  {console}")
     print("\nCtrl-C stops everything.", flush=True)

@@ -1,7 +1,9 @@
 """Who is asking: one check for every route, and one place where whoever may not is told so and the log learns why.
 
-What a kind of route asks of its callers is a `RouteKind`. A check does not wait, so whatever had to wait (for a body,
-for the disk) checks again before it acts: a token may end meanwhile. What a caller may do once it is in is for others.
+What a kind of route asks of its callers is a `RouteKind`. Callers say who they are by a token. For operators a session
+may speak instead: whoever keeps sessions puts that beside the request (`SPEAKER`), as no client can. A check does not
+wait, so whatever had to wait (for a body, for the disk) checks again before it acts: a token may end meanwhile. What a
+caller may do once it is in is for others.
 """
 
 from collections.abc import Callable
@@ -27,6 +29,11 @@ class NotAdmitted:
         return "scope" if self.fault is None else self.fault.value
 
 
+SPEAKER = "heliograph.speaker"
+"""By this extension of a request, a session says for whom it speaks."""
+Speaker: TypeAlias = Callable[[], Principal | TokenFault]
+"""For whom, now."""
+
 Challenge: TypeAlias = Callable[[Exchange, NotAdmitted], str]
 """What `WWW-Authenticate` says."""
 
@@ -44,6 +51,7 @@ class RouteKind:
     message: str | None = None  # of a 401; None: as for agents
     suggested_fix: str | None = None
     challenge: Challenge = realm
+    takes_sessions: bool = False
 
 
 FOR_AGENTS = RouteKind(TokenClass.AGENT_RUNTIME)
@@ -51,12 +59,17 @@ FOR_OPERATORS = RouteKind(
     TokenClass.OPERATOR,
     message="A valid operator token is needed.",
     suggested_fix="Send the header Authorization: Bearer TOKEN with an operator token, neither expired nor revoked.",
+    takes_sessions=True,
 )
 
 
 def judge(verifier: Verifier, token: str | None, kind: RouteKind, now_ms: int) -> Principal | NotAdmitted:
     """Whom a token speaks for, if it is good and opens this kind of route."""
-    principal = verifier.verify(token, kind.token_class, now_ms)
+    return admitted(verifier.verify(token, kind.token_class, now_ms), kind, now_ms)
+
+
+def admitted(principal: Principal | TokenFault, kind: RouteKind, now_ms: int) -> Principal | NotAdmitted:
+    """Whether somebody who is known has what this kind of route needs."""
     if isinstance(principal, TokenFault):
         return NotAdmitted(principal)
     if kind.scopes and kind.scopes_of(principal, now_ms).isdisjoint(kind.scopes):
@@ -74,7 +87,14 @@ class Authenticator:
 
     def check(self, exchange: Exchange) -> Principal | NotAdmitted:
         """Who asks, now."""
-        return judge(self._verifier, exchange.bearer(), self._kind, self._now().wall_ms)
+        kind, now_ms = self._kind, self._now().wall_ms
+        speaker: Speaker | None = exchange.extension(SPEAKER) if kind.takes_sessions else None
+        if speaker is None:
+            return judge(self._verifier, exchange.bearer(), kind, now_ms)
+        principal = speaker()
+        if isinstance(principal, Principal) and principal.token_class is not kind.token_class:
+            principal = TokenFault.WRONG_CLASS
+        return admitted(principal, kind, now_ms)
 
     async def admit(self, exchange: Exchange) -> Principal | None:
         """Who asks; None when it may not, and has been told."""

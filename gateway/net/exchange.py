@@ -176,6 +176,16 @@ class Exchange:
             nursery.cancel_scope.cancel()
         return result
 
+    async def while_there(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """As `unless_gone`, of work that answers itself, in pieces: hanging up cancels it until the answer is whole."""
+        when_gone = self.extension(WHEN_GONE)
+        if when_gone is None:
+            return await self.unless_gone(work)
+        with trio.CancelScope() as scope:
+            when_gone(scope.cancel)
+            return await work()
+        return None
+
     async def _cancel_when_gone(self, scope: trio.CancelScope, has_begun: Callable[[], bool]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -185,6 +195,24 @@ class Exchange:
     def extension(self, name: str) -> Any | None:
         """What the server offers beyond ASGI, if it does."""
         return self.scope.get("extensions", {}).get(name)
+
+    def stand_in(self, method: str, path: str, body: bytes, extensions: Mapping[str, Any]) -> "Exchange":
+        """Another request, which nobody sent: whoever answers it answers this one. `extensions` are all that it has.
+
+        It has no headers, and so no credential; the body of this one has been read.
+        """
+        given = False
+
+        async def receive() -> MutableMapping[str, Any]:
+            nonlocal given
+            if given:
+                return await self._receive()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        made = {"method": method, "path": path, "raw_path": path.encode("utf-8", "surrogatepass"), "query_string": b""}
+        scope = {**self.scope, **made, "headers": [], "extensions": dict(extensions)}
+        return Exchange(scope, receive, self._send, self.new_id, self._form_of, self._refusals)
 
     # ---- answers ----------------------------------------------------------------------------------------------------
 

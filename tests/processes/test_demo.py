@@ -103,6 +103,24 @@ def test_ready_made_lines_name_the_gateway_and_a_token(demo: Demo) -> None:
     assert f"passkey. Then give the client this address, and no token:\n\n  {demo.ready['http']}/mcp/fleet\n" in told
 
 
+def test_link_to_the_console_is_printed_and_signs_in_once(demo: Demo) -> None:
+    link: str = demo.ready["console"]
+    assert re.fullmatch(r"http://localhost:\d+/console#k=[A-Za-z0-9_-]{43}", link)
+    assert f"heliograph console --data {demo.data}\n\n  {link}\n" in demo.output.read_text()
+    origin, _, secret = link.partition("/console#k=")
+    request = urllib.request.Request(
+        f"{demo.ready['http']}/console/api/session",
+        data=json.dumps({"link": secret}).encode(),
+        headers={"origin": origin, "content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        assert json.load(response)["operator"]["sub"] == "demo"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request, timeout=PATIENCE_S)
+    made = json.loads(demo.command("console", "--json").stdout)
+    assert made["url"].startswith(f"{origin}/console#k=")
+
+
 def _room(demo: Demo) -> str:
     link: str = demo.ready["space"]
     return link.replace("http://localhost", "ws://127.0.0.1").replace("/s/", "/ws/s/")
