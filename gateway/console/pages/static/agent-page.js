@@ -4,9 +4,9 @@ import { ask } from "./api.js";
 import { budgetMeter } from "./agents-page.js";
 import { auditTable } from "./audit-table.js";
 import { make } from "./dom.js";
-import { countOf, countText, moneyText, spanText } from "./formats.js";
+import { countOf, countText, moneyText, spanText, sumText } from "./formats.js";
 import { LineChart } from "./line-chart.js";
-import { bars, card, code, facts, meter, note, pageHead, pathOf, said } from "./parts.js";
+import { bars, card, facts, meter, note, pageHead, pathOf, said, toolName } from "./parts.js";
 import { repeat } from "./waiting.js";
 
 const LOOK_MS = 15_000;
@@ -14,7 +14,7 @@ const LOOK_MS = 15_000;
 export async function open(place, { argument: sub, signal, title }) {
   title(sub);
   const links = make("div", { className: "actions" }, make("a", { className: "button", href: pathOf("log", { agent: sub }) }, "In the log"), make("a", { className: "button", href: pathOf("policy", { agent: sub }) }, "Its policy"));
-  const chart = new LineChart({ title: "Spent in all", series: ["spent"], format: (micros) => moneyText(Math.round(micros)), isStepped: true });
+  const chart = new LineChart({ title: "Spent in all", series: ["spent"], format: (micros) => sumText(Math.round(micros)), isStepped: true });
   const money = make("div", { className: "stack" }), refused = make("div"), tools = make("div");
   const lines = auditTable({ caption: "Its last calls" });
   const noSpend = note("It has spent nothing yet.");
@@ -32,7 +32,7 @@ export async function open(place, { argument: sub, signal, title }) {
     chart.set(points);
     [chart.element.hidden, noSpend.hidden] = [points.length === 0, points.length > 0];
     money.replaceChildren(...budgets(answer, ledgers));
-    tools.replaceChildren(bars(byTool(ledgers), "Nothing was paid for.", code));
+    tools.replaceChildren(bars(byTool(ledgers), "Nothing was paid for.", toolName));
     refused.replaceChildren(bars(byReason(answer.lines ?? []), "None of its last calls was refused.", said));
     if (isFirst) lines.show(answer.lines ?? []);
     else lines.add([...(answer.lines ?? [])].reverse(), 200);
@@ -85,7 +85,7 @@ function budgets({ budgets: found = [], budget = null }, ledgers) {
     ),
   );
   for (const { tenant, used_micros: used, reserved_micros: reserved } of ledgers) {
-    parts.push(facts(["Ledger of tenant", said(tenant)], ["Spent in all", moneyText(used)], ["Reserved now", moneyText(reserved)]));
+    parts.push(facts(["Ledger of tenant", said(tenant)], ["Spent in all", sumText(used)], ["Reserved now", sumText(reserved)]));
   }
   return parts.length > 0 ? parts : [note("It has no ledger, and no budget of its own.")];
 }

@@ -3,8 +3,8 @@
 import { ask } from "./api.js";
 import { since } from "./clock.js";
 import { make } from "./dom.js";
-import { countOf, countText, moneyText } from "./formats.js";
-import { agentLink, badge, bars, card, code, meter, note, pageHead, pathOf, said } from "./parts.js";
+import { countOf, countText, sumText } from "./formats.js";
+import { agentLink, badge, bars, card, meter, note, pageHead, pathOf, said, toolName } from "./parts.js";
 import { DataTable } from "./table.js";
 import { repeat } from "./waiting.js";
 
@@ -39,7 +39,7 @@ function showSums(place, agents) {
   replaceIfOther(place, [
     tile(countText(agents.length), agents.length === 1 ? "agent" : "agents"),
     tile(countText(sum("calls")), "calls"),
-    tile(moneyText(sum("spent_micros")), "spent"),
+    tile(sumText(sum("spent_micros")), "spent"),
     tile(countText(sum("refused")), "refused"),
   ]);
 }
@@ -54,8 +54,8 @@ function showOverview(place, agents) {
   const reason = (word) => make("a", { href: pathOf("log", { reason: word, decision: "refused" }) }, said(word));
   const agent = (sub) => agentLink(sub);
   replaceIfOther(place, [
-    card("Who spends", bars(agents.filter((one) => one.spent_micros > 0).slice(0, TOP).map((one) => [one.sub, one.spent_micros, moneyText(one.spent_micros)]), "Nobody has spent anything.", agent)),
-    card("On what", bars(top(tools).filter(([, micros]) => micros > 0).map(([tool, micros]) => [tool, micros, moneyText(micros)]), "Nothing was paid for.", code)),
+    card("Who spends", bars(agents.filter((one) => one.spent_micros > 0).slice(0, TOP).map((one) => [one.sub, one.spent_micros, sumText(one.spent_micros)]), "Nobody has spent anything.", agent)),
+    card("On what", bars(top(tools).filter(([, micros]) => micros > 0).map(([tool, micros]) => [tool, micros, sumText(micros)]), "Nothing was paid for.", toolName)),
     card("Refused because", bars(top(reasons), "Nothing was refused.", reason)),
   ]);
 }
@@ -71,7 +71,7 @@ const COLUMNS = [
   { title: "Tenant", className: "middle", value: (row) => row.tenant },
   { title: "Calls", className: "number", value: (row) => countText(row.calls) },
   { title: "Refused", className: "number", value: (row) => countText(row.refused), draw: (row) => (row.refused > 0 ? make("span", { className: "bad" }, countText(row.refused)) : "0") },
-  { title: "Spent", className: "number", value: (row) => moneyText(row.spent_micros) },
+  { title: "Spent", className: "number", value: (row) => sumText(row.spent_micros) },
   { title: "Budget", className: "budget", value: (row) => JSON.stringify([row.budget?.used_micros, row.budget?.cap_micros]), draw: (row) => budgetMeter(row.budget) },
   { title: "Rate", className: "middle", value: (row) => JSON.stringify(row.budget?.rates ?? null), draw: (row) => rateMeter(row.budget) },
   { title: "Refused because", className: "wide", value: (row) => JSON.stringify(row.refusals), draw: (row) => reasonList(row.refusals ?? {}) },
@@ -81,7 +81,7 @@ const COLUMNS = [
 export function budgetMeter(budget) {
   if (!budget || budget.cap_micros === null || budget.cap_micros === undefined) return make("span", { className: "note" }, "no limit");
   const { used_micros: used = 0, cap_micros: cap } = budget;
-  return meter(used, cap, `${moneyText(used)} of ${moneyText(cap)}`, "Budget used");
+  return meter(used, cap, `${sumText(used)} of ${sumText(cap)}`, "Budget used");
 }
 
 /** The rate that is used up most. */

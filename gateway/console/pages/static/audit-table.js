@@ -3,7 +3,7 @@
 import { since } from "./clock.js";
 import { make } from "./dom.js";
 import { moneyText, shortId, spanText } from "./formats.js";
-import { agentLink, badge, code, facts, nodeLink, said } from "./parts.js";
+import { agentLink, badge, code, facts, nodeLink, said, toolName } from "./parts.js";
 
 const WORDS = { tool_call: "call", space_call: "room call", operator_action: "operator", node_came: "came", node_went: "went" };
 const COLUMNS = ["When", "Event", "Who", "What", "Node", "Decision", "Cost", "Took"];
@@ -55,7 +55,7 @@ export function auditTable({ caption, hasNode = true }) {
   };
 }
 
-const classOf = (title) => ({ When: "when", Cost: "number middle", Took: "number middle", Who: "who", Node: "middle" })[title] ?? "";
+const classOf = (title) => ({ When: "when", Event: "middle", Who: "middle", Node: "middle", Cost: "number middle", Took: "number middle" })[title] ?? "";
 
 function rowOf(line, titles) {
   const cells = { When: when(line), Event: eventOf(line), Who: whoOf(line), What: whatOf(line), Node: nodeOf(line), Decision: decisionOf(line), Cost: line.price_micros > 0 ? moneyText(line.price_micros) : "", Took: Number.isFinite(line.took_ms) ? spanText(line.took_ms) : "" };
@@ -91,7 +91,8 @@ function whoOf({ sub, member_id: member }) {
 
 function whatOf(line) {
   if (line.action) return make("span", {}, said(line.action));
-  if (line.tool) return code(line.tool);
+  if (line.tool) return toolName(line.tool);
+  if (line.event === "node_came" || line.event === "node_went") return `the node ${WORDS[line.event]}`;
   return line.space_id ? code(line.space_id) : "";
 }
 

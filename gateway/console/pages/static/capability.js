@@ -18,7 +18,7 @@ export function capabilityCard(nodeId, signal) {
     }
     use.replaceChildren(...meters(limits, used));
     for (const tool of list) {
-      if (!known.has(tool.name)) known.set(tool.name, toolItem(nodeId, tool, signal));
+      if (!known.has(tool.name)) known.set(tool.name, toolItem(nodeId, tool, safetyClass, signal));
       known.get(tool.name).show(state);
     }
     const items = list.map(({ name }) => known.get(name).element);
@@ -43,7 +43,7 @@ function meters(limits, used) {
   return found.length > 0 ? found : [note("No limits of its own.")];
 }
 
-function toolItem(nodeId, tool, signal) {
+function toolItem(nodeId, tool, safetyClass, signal) {
   const panel = make("div", { className: "try-panel", hidden: true });
   const isStream = tool.verb === "subscribe";
   let form = null;
@@ -54,6 +54,8 @@ function toolItem(nodeId, tool, signal) {
     toggle.ariaExpanded = String(!panel.hidden);
     if (!panel.hidden) form.focus();
   };
-  const head = make("div", { className: "row" }, make("strong", {}, tool.verb), tool.safety_class ? badge(tool.safety_class) : "", code(tool.name), isStream ? make("span", { className: "note" }, "a stream: the charts above follow it") : toggle);
+  const last = isStream ? make("span", { className: "note" }, "a stream: see the charts") : toggle;
+  const safety = tool.safety_class === safetyClass ? "" : badge(tool.safety_class);
+  const head = make("div", { className: "tool" }, make("strong", {}, tool.verb), safety, code(tool.name), last);
   return { element: make("li", { dataset: { tool: tool.name } }, head, panel), show: (state) => form?.show(state) };
 }

@@ -98,7 +98,7 @@ function markMenu(current) {
   for (const entry of document.querySelectorAll("#pages a")) {
     if (entry.dataset.page === current) {
       entry.setAttribute("aria-current", "page");
-      entry.scrollIntoView({ block: "nearest", inline: "nearest" });
+      entry.scrollIntoView({ block: "nearest", inline: "center" });
     } else {
       entry.removeAttribute("aria-current");
     }

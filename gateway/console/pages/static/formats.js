@@ -3,6 +3,7 @@
 const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 const whole = new Intl.NumberFormat("en");
 const one = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const cents = new Intl.NumberFormat("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 
 export const countText = (number) => whole.format(number);
@@ -47,6 +48,11 @@ export function moneyText(micros) {
   return `${micros < 0 ? "−" : ""}$${whole.format(dollars)}.${decimals}`;
 }
 
+/** For sums: to the cent, unless that would be nothing. */
+export function sumText(micros) {
+  return Math.abs(micros) < 10_000 ? moneyText(micros) : `${micros < 0 ? "−" : ""}$${cents.format(Math.abs(micros) / 1e6)}`;
+}
+
 export function bytesText(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let size = bytes, at = 0;
@@ -55,6 +61,14 @@ export function bytesText(bytes) {
 }
 
 export const percentText = (number) => `${one.format(number)} %`;
+
+/** A tool's name has its node's id in the middle, of 26 characters: the last ones tell it from others. */
+const TOOL = /^([^.]+)\.([0-9a-hjkmnp-tv-z]{26})\.(.+)$/;
+
+export function shortTool(tool) {
+  const [, kind, nodeId, rest] = TOOL.exec(tool) ?? [];
+  return kind === undefined ? tool : `${kind}.…${nodeId.slice(-4)}.${rest}`;
+}
 
 /** An agent's id is 42 characters: its first and its last ones tell it from others of a fleet. */
 export const shortId = (id) => (id.length > 20 ? `${id.slice(0, 12)}…${id.slice(-4)}` : id);

@@ -82,7 +82,7 @@ export class LineChart {
 
   #say() {
     const last = this.#points.at(-1);
-    if (this.#pointerX === null) this.#readout.textContent = last === undefined ? "" : this.#valueText(last);
+    if (this.#pointerX === null) this.#readout.textContent = last === undefined ? "" : this.#shortText(last);
     this.#canvas.ariaLabel = this.#sentence(last);
     if (this.#table !== null) this.#fillTable();
   }
@@ -99,6 +99,11 @@ export class LineChart {
   #valueText({ values }) {
     if (values.length === 1) return this.#format(values[0]);
     return values.map((value, at) => `${this.#series[at]} ${this.#format(value)}`).join(" · ");
+  }
+
+  /** Which is which, the legend tells. */
+  #shortText({ values }) {
+    return values.map((value) => this.#format(value)).join(" · ");
   }
 
   #toggleTable(toggle) {
@@ -243,7 +248,7 @@ export class LineChart {
       context.arc(x, yOf(value), 3.2, 0, 2 * Math.PI);
       context.fill();
     });
-    this.#readout.textContent = `${this.#timeText(nearest.at)} · ${this.#valueText(nearest)}`;
+    this.#readout.textContent = `${this.#timeText(nearest.at)} · ${this.#shortText(nearest)}`;
   }
 }
 

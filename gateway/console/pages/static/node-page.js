@@ -10,7 +10,7 @@ import { capabilityCard } from "./capability.js";
 import { NodeActions } from "./node-actions.js";
 import { NodeCharts } from "./node-charts.js";
 import { historyCard } from "./node-history.js";
-import { agentLink, badge, card, code, facts, note, pageHead, pathOf, said, tagList } from "./parts.js";
+import { agentLink, badge, card, code, facts, note, pageHead, pathOf, said, tagList, toolName } from "./parts.js";
 import { sparkline } from "./sparkline.js";
 import { DataTable } from "./table.js";
 import { persist, repeat } from "./waiting.js";
@@ -174,7 +174,7 @@ class NodePage {
 
 const STREAM_COLUMNS = [
   { title: "Agent", value: (row) => row.sub, draw: (row) => agentLink(row.sub) },
-  { title: "Tool", value: (row) => row.tool, draw: (row) => code(row.tool) },
+  { title: "Tool", className: "middle", value: (row) => row.tool, draw: (row) => toolName(row.tool) },
   { title: "Every", className: "number", value: (row) => `${countText(row.interval_ms)} ms` },
   { title: "Open for", className: "when", value: (row) => String(row.since_ms), draw: (row) => since(row.since_ms, true) },
 ];

@@ -1,7 +1,7 @@
 /** What several pages are put together from. Whatever somebody wrote is in a `bdi`: it turns no text around it. */
 
 import { make } from "./dom.js";
-import { countText, shortId } from "./formats.js";
+import { countText, shortId, shortTool } from "./formats.js";
 import { session } from "./session.js";
 
 /** A page's heading, which has the focus when the page comes up, and its controls. */
@@ -35,7 +35,10 @@ export function pathOf(page, query = {}) {
 export const nodeLink = (nodeId, name) =>
   make("a", { href: nodePath(nodeId), title: nodeId }, said(name ?? shortId(nodeId)));
 
-export const agentLink = (sub) => make("a", { href: agentPath(sub), title: sub }, code(shortId(sub)));
+export const agentLink = (sub) => make("a", { href: agentPath(sub), title: sub }, make("code", { className: "short" }, shortId(sub)));
+
+/** A tool's name without the middle of its node's id. */
+export const toolName = (tool) => make("code", { className: "short", title: tool }, shortTool(tool));
 
 /** Some of a whole, as a bar with its numbers; `text` says them. */
 export function meter(value, max, text, label) {
@@ -60,7 +63,7 @@ export function bars(entries, emptyText, nameOf = said) {
       {},
       make("span", { className: "name" }, nameOf(name)),
       make("span", { className: "number" }, text),
-      make("span", { className: "bar", ariaHidden: "true" }, fill),
+      make("span", { className: "track", ariaHidden: "true" }, fill),
     );
   });
   return make("ul", { className: "bars" }, ...rows);

@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { since } from "./clock.js";
 import { make } from "./dom.js";
 import { countOf, countText } from "./formats.js";
-import { agentLink, code, nodeLink, note, pageHead } from "./parts.js";
+import { agentLink, code, nodeLink, note, pageHead, toolName } from "./parts.js";
 import { DataTable } from "./table.js";
 import { repeat } from "./waiting.js";
 
@@ -27,7 +27,7 @@ export async function open(place, { signal }) {
 const COLUMNS = [
   { title: "Node", value: (row) => `${row.node_id} ${row.node_name ?? row.name}`, draw: (row) => (row.node_id ? nodeLink(row.node_id, row.node_name ?? row.name) : "–") },
   { title: "Agent", value: (row) => row.sub, draw: (row) => agentLink(row.sub) },
-  { title: "Tool", className: "wide", value: (row) => row.tool, draw: (row) => code(row.tool) },
+  { title: "Tool", className: "wide", value: (row) => row.tool, draw: (row) => toolName(row.tool) },
   { title: "Every", className: "number", value: (row) => `${countText(row.interval_ms)} ms` },
   { title: "Open for", className: "when", value: (row) => String(row.since_ms), draw: (row) => since(row.since_ms, true) },
   { title: "Stream", className: "wide", value: (row) => row.stream_id, draw: (row) => code(row.stream_id) },
