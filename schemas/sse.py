@@ -33,7 +33,11 @@ def close_event(close: StreamClose) -> bytes:
     return _CLOSES[close]
 
 
+def frame_values(frame: Mapping[str, Any]) -> dict[str, Any]:
+    """As they are sent on. `frame` has passed the schema."""
+    return {name: int(frame[name]) if kind == "integer" else frame[name] for name, kind in _FIELDS}
+
+
 def metric_event(frame: Mapping[str, Any]) -> bytes:
     """`frame` has passed the schema."""
-    values = {name: int(frame[name]) if kind == "integer" else frame[name] for name, kind in _FIELDS}
-    return _event("metric", msgspec.json.encode(values))
+    return _event("metric", msgspec.json.encode(frame_values(frame)))

@@ -22,6 +22,7 @@ from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.commands.cli import main
+from gateway.console.settings import ConsoleSettings
 from gateway.devices.listener import ListenerSettings
 from gateway.devices.node_socket import SocketSettings
 from gateway.governance.denials import SAID
@@ -114,6 +115,7 @@ SETTINGS_OF = {
     "echo": EchoSettings,
     "projects": ProjectsSettings,
     "audit": AuditSettings,
+    "console": ConsoleSettings,
     "log": LogSettings,
     "otel": OtelSettings,
 }

@@ -7,7 +7,7 @@ kept in memory: after a restart a node is away until it is back. Names and tags 
 `actors.register`, which tells them to the directory; a node may have them before it has ever announced itself.
 
 Listeners are called synchronously and learn only that something of their tenant changed: what there is now, they look
-up.
+up. So do watchers, who are told which node it is, of whichever tenant, and of changes that no agent sees, too.
 """
 
 from bisect import bisect_left, insort
@@ -119,6 +119,10 @@ class Directory(Protocol):
     def follow(self, news: Callable[[NodeRecord], None]) -> None:
         """Call `news` with the record of every node that comes or goes, for good."""
 
+    def watch(self, touched: Callable[[str], None]) -> Callable[[], None]:
+        """Call `touched` with the id of each node of which anything is other than before: its session, its manifest,
+        its labels, what the register says of it, or that it is forgotten. Returns what ends that."""
+
 
 class _Record(msgspec.Struct, frozen=True):
     tenant: str
@@ -135,6 +139,7 @@ class LocalDirectory:
         self._live: dict[str, list[str]] = {}  # of a tenant, sorted
         self._listeners: dict[str, dict[Callable[[], None], None]] = {}
         self._followers: list[Callable[[NodeRecord], None]] = []
+        self._watchers: dict[Callable[[str], None], None] = {}
         self._labels: dict[str, tuple[str, Labels]] = {}  # by node, with its tenant; of those that have any
         self._by_name: dict[tuple[str, str], str] = {}  # tenant and name
         self._names: dict[str, list[str]] = {}  # of a tenant, sorted
@@ -203,14 +208,28 @@ class LocalDirectory:
     def follow(self, news: Callable[[NodeRecord], None]) -> None:
         self._followers.append(news)
 
+    def watch(self, touched: Callable[[str], None]) -> Callable[[], None]:
+        self._watchers[touched] = None
+
+        def stop() -> None:
+            self._watchers.pop(touched, None)
+
+        return stop
+
     def _put(self, record: NodeRecord) -> None:
         """It came, or went."""
         self._records[record.node_id] = record
+        self.touch(record.node_id)
         for news in self._followers:
             news(record)
         self.notify(record.tenant)
 
     # ---- for the register of nodes ----------------------------------------------------------------------------------
+
+    def touch(self, node_id: str) -> None:
+        """Something of this node is other than before."""
+        for touched in self._watchers:
+            touched(node_id)
 
     def label(self, node: NodeIdentity, labels: Labels) -> None:
         """From now on operators call the node this. That it is durable, and the name nobody else's, is the caller's."""
@@ -226,6 +245,7 @@ class LocalDirectory:
         record = self._records.get(node.node_id)
         if record is not None and record.labels != labels:
             self._records[node.node_id] = replace(record, labels=labels)
+            self.touch(node.node_id)
             if record.live:  # it is shown by another name
                 self.notify(record.tenant)
 
@@ -249,6 +269,7 @@ class LocalDirectory:
         record = self._records.pop(node_id, None)
         if record is not None:
             self._unlist(record)
+            self.touch(node_id)
             self.notify(record.tenant)
         return True
 
@@ -283,6 +304,7 @@ class LocalDirectory:
             self._list(NodeRecord(node.node_id, node.tenant, accepted, labels=self.labels_of(node.node_id)))
             return False
         self._records[node.node_id] = replace(known, accepted=accepted)
+        self.touch(node.node_id)
         return known.live and known.tools != accepted.tools
 
     def came(self, node: NodeIdentity, epoch: int, wall_ms: int, agent: str | None = None) -> None:
@@ -307,6 +329,7 @@ class LocalDirectory:
         self._records[record.node_id] = record
         for key in (record.tenant, None):
             _add_one(self._ids, key, record.node_id)
+        self.touch(record.node_id)
 
     def _unlist(self, record: NodeRecord) -> None:
         for key in (record.tenant, None):

@@ -72,9 +72,7 @@ class OperatorPasskeys:
         return passkey_rules.handle_of(self._passkeys, sub)
 
     async def add(self, new: OperatorPasskey) -> Trouble | None:
-        return await self._record(
-            lambda now_ms: passkey_rules.add(self._passkeys, new, self._passkeys_max, now_ms)
-        )
+        return await self._record(lambda now_ms: passkey_rules.add(self._passkeys, new, self._passkeys_max, now_ms))
 
     async def use(self, passkey_id: str, sign_count: int) -> Trouble | None:
         """It has signed, with this count."""
@@ -92,7 +90,8 @@ class OperatorPasskeys:
             if not self._is_readable:
                 return Trouble.NOT_WRITTEN
             with trio.CancelScope(shield=True):  # else the next one would decide on what is no longer true
-                return await self._write(decided)
+                trouble = await self._write(decided)
+        return trouble
 
     async def _write(self, events: Sequence[Event]) -> Trouble | None:
         at_ms = events[0].at_ms

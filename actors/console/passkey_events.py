@@ -1,4 +1,4 @@
-"""Passkeys of operators, as they lie in the log: one stream for all of them. What a passkey signs is verified before."""
+"""Passkeys of operators, as they lie in the log: one stream for all of them."""
 
 from collections.abc import Mapping
 from typing import TypeAlias

@@ -31,7 +31,7 @@ from actors.node.calls import PendingCall
 from actors.node.command_rules import decide
 from actors.node.history import Event, Illegal, NodeState, confirmed_through
 from actors.node.intents import Answer, Cancel, Intent, Issue, OpenSession, ReportUnwritten, Sweep, TakeSnapshot
-from actors.node.limit_rules import CapabilityLimits, NodeLimits
+from actors.node.limit_rules import CapabilityLimits, CapabilityUse, NodeLimits
 from actors.node.moment import Moment
 from actors.node.node_stream import UNREADABLE, part_of, restore, stream_of
 from actors.node.reports import Drop, outcome_of, report_of
@@ -78,7 +78,7 @@ class NodeActor:
         self._services = services
         settings, node_id, now = services.settings, proved.identity.node_id, services.now()
         kept = services.kept_of(node_id)
-        self._mint = kept.mint
+        self._mint, self._counts = kept.mint, kept.counts
         self._calls = services.calls.of(proved.identity)
         self._state = NodeState()
         self._session = Session(self._mint, settings, now, proved.token_expires_at_ms, kept.manifests)
@@ -158,8 +158,10 @@ class NodeActor:
             match effect:
                 case session_rules.Relay(telemetry=telemetry):
                     dropped = self.cadences.relay(telemetry.in_reply_to, telemetry.frame, now)
-                    if dropped is not None:
-                        self._services.count(dropped)
+                    if dropped is None:
+                        self._counts.frames += 1
+                    else:
+                        self._drop(dropped)
                 case session_rules.SendFrame(frame=frame):
                     self._send(frame)
                 case session_rules.HandAck(ack=ack):
@@ -177,11 +179,16 @@ class NodeActor:
                 case session_rules.Abandon(msg_id=msg_id):
                     self._calls.abandon(msg_id)
                 case session_rules.Count(what=what):
-                    self._services.count(what)
+                    self._drop(what)
                 case session_rules.EndSession(close=close):
                     self.close(close)
                 case session_rules.CloseWith(close=close):
                     self._end(close, now)
+
+    def _drop(self, what: Drop) -> None:
+        """What it sent is good for nothing."""
+        self._counts.drops += 1
+        self._services.count(what)
 
     def _send(self, frame: Frame) -> None:
         self._connection.send(encode(frame))
@@ -299,6 +306,8 @@ class NodeActor:
             if not self._appender.offer(issue, now.wall_ms):
                 self._give_back(issue)
                 return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
+            self._counts.calls += 1
+            self._counts.last_call_ms = now.wall_ms
             return await call.wait()
         except trio.Cancelled:
             if self._appender.withdraw(issue):
@@ -324,6 +333,10 @@ class NodeActor:
         self._limits.release(issue.msg_id)
         if self._services.ledgers is not None:
             self._services.ledgers.drop(self.identity.node_id, issue.msg_id, Agent(issue.tenant, issue.sub))
+
+    def uses(self) -> Mapping[tuple[str, str], CapabilityUse]:
+        """How much of its limits each capability uses, by kind and `cap_id`."""
+        return self._limits.uses(self._services.now().mono_s)
 
     def sweep(self, *, snapshot: bool = False) -> None:
         """A minute has passed; or history is to be cut, and needs the state as it is."""
@@ -412,12 +425,12 @@ class NodeActor:
             case intents.Resumed() if isinstance(intent, intents.TakeResume):
                 self._resumed(intent, answer, now)
             case intents.LateAck(msg_id=msg_id, state=state):
-                self._services.count(Drop.LATE_ACK)
+                self._drop(Drop.LATE_ACK)
                 if late := self._late_acks.hit(now.mono_s):  # a node could fill the disk with them
                     node_id = self.identity.node_id
                     log.info("late_ack", node_id=node_id, correlation_id=msg_id, state=state.value, late=late)
             case intents.UnknownCommand():
-                self._services.count(Drop.ACK_UNKNOWN)
+                self._drop(Drop.ACK_UNKNOWN)
             case intents.StaleEpoch():
                 self.lose((intent,), Lost.SUPERSEDED)
             case Illegal(reason=reason):

@@ -90,6 +90,10 @@ class Cadences:
     def find(self, cap_id: str, interval_ms: int) -> Cadence | None:
         return next((cadence for cadence in self._by_msg_id.values() if cadence.key == (cap_id, interval_ms)), None)
 
+    def intervals(self, cap_id: str) -> list[int]:
+        """Of the capability's cadences that somebody listens to, in milliseconds."""
+        return [cadence.key[1] for cadence in self._by_msg_id.values() if cadence.key[0] == cap_id]
+
     def start(self, tool: str, cap_id: str, interval_ms: int, now: Moment) -> Cadence:
         settings, msg_id = self._settings, self._mint.mint(now.wall_ms)
         ack_by_s = now.mono_s + settings.cadence_ack_s_max

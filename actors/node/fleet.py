@@ -20,8 +20,10 @@ from actors.node.actor import NodeActor
 from actors.node.append_with_charges import append_with_charges
 from actors.node.cadences import Cadence
 from actors.node.command_rules import Decision, decide
+from actors.node.counts import NodeCounts
 from actors.node.history import NodeState
 from actors.node.intents import Settled, Sweep
+from actors.node.limit_rules import CapabilityUse
 from actors.node.node_stream import UNREADABLE, node_of, open_commands_of, part_of, restore, stream_of
 from actors.node.reports import outcome_of
 from actors.node.services import Authenticated, Connection, NodeServices
@@ -122,6 +124,25 @@ class Fleet:
             return Failed(Code.NODE_OFFLINE)
         cadence = actor.attach(tool, interval_ms, listener)
         return cadence if isinstance(cadence, Failed) else _Attached(actor, cadence, listener)
+
+    # ---- for people to see: what is in memory of a node, in this process --------------------------------------------
+
+    def counts_of(self, node_id: str) -> NodeCounts | None:
+        """None when it never had a session here. The same object for as long as the node is not forgotten."""
+        kept = self.services.kept.get(node_id)
+        return None if kept is None else kept.counts
+
+    def uses_of(self, node_id: str) -> Mapping[tuple[str, str], CapabilityUse]:
+        """By kind and `cap_id`, of the capabilities of a connected node."""
+        actor = self.nodes.find(node_id)
+        return {} if actor is None else actor.uses()
+
+    def intervals_of(self, node_id: str, cap_id: str) -> list[int]:
+        """At which somebody listens to a capability already, in milliseconds."""
+        actor = self.nodes.find(node_id)
+        return [] if actor is None else actor.cadences.intervals(cap_id)
+
+    # ---- ends from outside ------------------------------------------------------------------------------------------
 
     def revoke(self, token_id: str) -> None:
         """The token was revoked: what it opened ends with 4401."""

@@ -30,6 +30,14 @@ class OverLimit:
         return Failed(Code.RATE_LIMITED, retry_after_ms=self.retry_after_ms, cap=self.cap, per_s=self.per_s)
 
 
+@dataclass(frozen=True, slots=True)
+class CapabilityUse:
+    """For people to see: what of its limits a capability uses."""
+
+    in_flight: int
+    tokens_left: int
+
+
 @dataclass(slots=True)
 class CapabilityLimits:
     concurrency_max: int
@@ -61,11 +69,19 @@ class CapabilityLimits:
     def is_idle(self) -> bool:
         return not self._busy_until_s
 
-    def over_concurrency(self, mono_s: float) -> OverLimit | None:
-        """Whether one more may run; if not, when to ask again."""
+    def use(self, mono_s: float) -> CapabilityUse:
+        self._free_slots(mono_s)
+        return CapabilityUse(len(self._busy_until_s), self._bucket.left(mono_s))
+
+    def _free_slots(self, mono_s: float) -> None:
+        """Those whose time is up."""
         for msg_id, until_s in list(self._busy_until_s.items()):
             if mono_s >= until_s:
                 del self._busy_until_s[msg_id]
+
+    def over_concurrency(self, mono_s: float) -> OverLimit | None:
+        """Whether one more may run; if not, when to ask again."""
+        self._free_slots(mono_s)
         if len(self._busy_until_s) < self.concurrency_max:
             return None
         first_free_ms = ceil((min(self._busy_until_s.values()) - mono_s) * 1000)
@@ -98,6 +114,9 @@ class NodeLimits:
                 self._limits[key] = CapabilityLimits.of(constraints, mono_s)
         for key in [key for key, limits in self._limits.items() if key not in announced and limits.is_idle]:
             del self._limits[key]
+
+    def uses(self, mono_s: float) -> Mapping[tuple[str, str], CapabilityUse]:
+        return {key: limits.use(mono_s) for key, limits in self._limits.items()}
 
     def of(self, target: ToolName) -> CapabilityLimits | None:
         return self._limits.get((target.kind, target.cap_id))

@@ -9,6 +9,7 @@ from actors.bus.directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
 from actors.node.calls import PendingCalls
+from actors.node.counts import NodeCounts
 from actors.node.moment import Moment
 from actors.node.node_stream import Unreadable
 from actors.node.reports import Drop
@@ -50,6 +51,7 @@ class Kept:
 
     mint: Mint  # ids never go back, whatever our clock does
     manifests: TokenBucket  # to be judged: who reconnects has no more of them
+    counts: NodeCounts = field(default_factory=NodeCounts)
 
 
 @dataclass(frozen=True, slots=True)

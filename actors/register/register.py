@@ -107,3 +107,4 @@ class Register:
         self.roll.put(member)
         # Readers of the directory know nothing of a node that is revoked; its name is its own until it is forgotten.
         self._directory.label(member.identity, UNLABELLED if member.is_revoked else member.labels)
+        self._directory.touch(member.node_id)

@@ -51,7 +51,7 @@ class Subscriber:
 
 
 class StreamActor:
-    __slots__ = ("_audience", "_is_over", "_nap", "_outlet", "_settings", "handle", "rules", "subscriber")
+    __slots__ = ("_is_over", "_nap", "_outlet", "_settings", "audience", "handle", "rules", "subscriber")
 
     handle: Handle | None
     """The supervisor's, set by who started this actor; None before and after."""
@@ -68,7 +68,7 @@ class StreamActor:
         self.subscriber = subscriber
         self._outlet = outlet
         self._settings = settings
-        self._audience = audience
+        self.audience = audience
         self._nap: trio.CancelScope | None = None
         self._is_over = False
         self.handle = None
@@ -138,8 +138,8 @@ class StreamActor:
         self._is_over = True
         if last_words is not None:
             self._outlet.write(last_words)
-        if self._audience is not None:
-            self._audience.leave(self)
+        if self.audience is not None:
+            self.audience.leave(self)
         self._wake()
 
     def _wake(self) -> None:

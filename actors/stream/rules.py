@@ -27,7 +27,6 @@ class StreamRules:
         "_acked_bytes",
         "_expires_s",
         "_loose_bytes",
-        "_opened_s",
         "_pending",
         "_pings",
         "_progress_s",
@@ -35,6 +34,7 @@ class StreamRules:
         "closed",
         "credit",
         "look_due_s",
+        "opened_s",
     )
 
     def __init__(self, settings: StreamSettings, opened_s: float, expires_s: float = math.inf) -> None:
@@ -44,7 +44,7 @@ class StreamRules:
         self.look_due_s = opened_s
         """From then on an offer is to be preceded by a look too, so that a stall is dated to the frame that met it."""
         self._settings = settings
-        self._opened_s = opened_s
+        self.opened_s = opened_s
         self._expires_s = expires_s
         self._pings = 0
         # What is not known to be acknowledged, oldest first, whether the connection took it yet or not. No totals: for
@@ -108,7 +108,7 @@ class StreamRules:
         if self.closed is not None or now_s < self._ping_due_s():
             return False
         # One ping, however many were missed: a late clock must not make a burst.
-        self._pings = max(self._pings + 1, int((now_s - self._opened_s) // self._settings.ping_s))
+        self._pings = max(self._pings + 1, int((now_s - self.opened_s) // self._settings.ping_s))
         return True
 
     def end(self, close: StreamClose) -> None:
@@ -121,4 +121,4 @@ class StreamRules:
         return min(self._ping_due_s(), self._progress_s + self._settings.idle_s_max, self._expires_s)
 
     def _ping_due_s(self) -> float:
-        return self._opened_s + (self._pings + 1) * self._settings.ping_s
+        return self.opened_s + (self._pings + 1) * self._settings.ping_s

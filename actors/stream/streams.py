@@ -5,7 +5,8 @@ it. Whether a principal may listen has been decided before; how bytes get out is
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import structlog
@@ -30,6 +31,16 @@ K = TypeVar("K", bound=Hashable)
 Source: TypeAlias = tuple[str, str, int]  # a node, tool, interval_ms: what a cadence is known by
 
 
+@dataclass(frozen=True, slots=True)
+class OpenStream:
+    """For people to see."""
+
+    stream_id: str
+    source: Source
+    subscriber: Subscriber
+    opened_s: float  # monotonic
+
+
 class Streams:
     def __init__(self, supervisor: Supervisor, bus: Bus, settings: StreamSettings | None = None) -> None:
         self.settings = settings or StreamSettings()
@@ -47,6 +58,19 @@ class Streams:
     def frames(self) -> int:
         """Offered to streams so far."""
         return self._fan_out.frames
+
+    def looks(self, node_id: str | None = None) -> Iterator[OpenStream]:
+        """The open ones, of this node or of all. Use it before the next await."""
+        sources = {
+            audience: source
+            for source, audience in self._audiences.items()
+            if node_id in (None, source[0]) and not audience.ended
+        }
+        if sources:
+            for stream_id, stream in self.registry.items():
+                source = None if stream.audience is None else sources.get(stream.audience)
+                if source is not None and stream.rules.closed is None:
+                    yield OpenStream(stream_id, source, stream.subscriber, stream.rules.opened_s)
 
     def start(self) -> None:
         self._supervisor.start(ChildSpec(name="fan_out", run=self._fan_out.run, kind=Kind.PERMANENT, stage=Stage.CORE))

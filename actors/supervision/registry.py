@@ -37,6 +37,10 @@ class Registry(Generic[K, A]):
         """The actors as of now: a snapshot, because a loop over them may well end or start some."""
         return iter([entry.actor for entry in self._entries.values()])
 
+    def items(self) -> list[tuple[K, A]]:
+        """The same with their names."""
+        return [(key, entry.actor) for key, entry in self._entries.items()]
+
     def find(self, key: K) -> A | None:
         entry = self._entries.get(key)
         return None if entry is None else entry.actor

@@ -1,8 +1,9 @@
 """What operators may ask a running gateway for, one by one: actions, which change something, and looks, which do not.
 
-Each names the one scope that it takes, the method and who answers. An action is authenticated, its body read and
-decoded; then it is performed and leaves one line in the log, whatever became of it. Which actions and looks there are,
-and under which paths, is for the modules that bring them (`admin.py` serves them all).
+Each names the one scope that it takes (None: any operator may), the method and who answers. An action is authenticated,
+its body read and decoded; then it is performed and leaves one line in the log, whatever became of it. Operators come
+with a token, or through the console with a session. Which actions and looks there are, and under which paths, is for
+the modules that bring them (`admin.py` serves them all).
 """
 
 import inspect
@@ -14,8 +15,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from actors.node.moment import Moment
-from gateway.calls.audit import Audit, Decision
-from gateway.identity.authenticator import NotAdmitted
+from gateway.calls.audit import Audit, Decision, Via
+from gateway.identity.authenticator import SPEAKER, NotAdmitted
 from gateway.identity.operators import Operators
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.net.exchange import BODY_BYTES_MAX, BodyTooLarge, Exchange
@@ -51,7 +52,7 @@ class OperatorRoute:
     """An entry of the table of routes: who may come, and who answers."""
 
     method: str
-    scope: OperatorScope
+    scope: OperatorScope | None  # None: any operator
     handler: Handler
 
 
@@ -65,7 +66,7 @@ class Actions:
         self._now = now
 
     def action(
-        self, name: str, scope: OperatorScope, shape: type[Any], act: Act, body_bytes_max: int = BODY_BYTES_MAX
+        self, name: str, scope: OperatorScope | None, shape: type[Any], act: Act, body_bytes_max: int = BODY_BYTES_MAX
     ) -> OperatorRoute:
         """`shape` is what the body has to decode to."""
         return OperatorRoute("POST", scope, partial(self._perform, name, scope, shape, act, body_bytes_max))
@@ -89,7 +90,7 @@ class Actions:
     async def _perform(
         self,
         name: str,
-        scope: OperatorScope,
+        scope: OperatorScope | None,
         shape: type[Any],
         act: Act,
         body_bytes_max: int,
@@ -110,7 +111,7 @@ class Actions:
     async def _audited(
         self,
         name: str,
-        scope: OperatorScope,
+        scope: OperatorScope | None,
         perform: Callable[[], Awaitable[Outcome | NotAdmitted]],
         answer: Callable[[Done], Awaitable[None]],
         exchange: Exchange,
@@ -138,10 +139,13 @@ class Actions:
             raise
         finally:
             took_ms = round((self._now().mono_s - arrived.mono_s) * 1000, 1)
-            self._audit.action(operator, name, decision, target=target, code=code, reason=reason, took_ms=took_ms)
+            via = Via.HTTP if exchange.extension(SPEAKER) is None else Via.CONSOLE
+            self._audit.action(
+                operator, name, decision, target=target, code=code, reason=reason, took_ms=took_ms, via=via
+            )
 
     async def _outcome(
-        self, scope: OperatorScope, shape: type[Any], act: Act, body_bytes_max: int, exchange: Exchange
+        self, scope: OperatorScope | None, shape: type[Any], act: Act, body_bytes_max: int, exchange: Exchange
     ) -> Outcome | NotAdmitted:
         operators = self._operators.having(scope)
         checked = operators.check(exchange)

@@ -15,9 +15,8 @@ from typing import Annotated, Any
 import msgspec
 
 from actors.ledger.ledgers import Ledgers
-from actors.log.store import LogStore, UnreadableError
+from actors.log.store import LogStore
 from actors.node.moment import Moment
-from actors.node.node_stream import stream_of
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
 from gateway.api.pages import NODE_ID
 from gateway.calls.audit import Audit
@@ -28,11 +27,11 @@ from gateway.identity.tokens import AGENT_ID, OperatorScope, Principal, TokenCla
 from gateway.main.data_folder import NO_TOKENS, DataFolder, makes_tokens
 from gateway.net.exchange import Exchange
 from gateway.net.router import ANY, Routes, RouteTable
+from gateway.observe.command_history import command_history
 from schemas.errors import Code
 from schemas.registry import REGISTRY
 
 MSG_ID_PATTERN: str = REGISTRY["node.wire.envelope@2.2.0"].document["properties"]["msg_id"]["pattern"]
-LOG_EVENTS_MAX = 1000  # in one answer; ask again after the last
 
 
 class _Mint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,9 +81,9 @@ class Admin:
                 for routes in self.operator_routes
             )
         )
-        self.routes: Routes = {"/admin/*": (ANY, self._handle)}
+        self.routes: Routes = {"/admin/*": (ANY, self.handle)}
 
-    async def _handle(self, exchange: Exchange) -> None:
+    async def handle(self, exchange: Exchange) -> None:
         """Nobody else learns even which routes there are."""
         if await self._operators.any.admit(exchange) is not None:
             await self._table.find(exchange)(exchange)
@@ -141,10 +140,8 @@ class Admin:
         if not (after.isascii() and after.isdigit() and len(after) < 16):
             await exchange.refuse(Code.MANIFEST_INVALID, "after is not a number.", "Leave it out, or give a version.")
             return None
-        try:
-            recorded = await self._store.read(stream_of(exchange.name), int(after), LOG_EVENTS_MAX)
-            events = [{"version": event.version, **msgspec.json.decode(event.data)} for event in recorded]
-        except (UnreadableError, msgspec.MsgspecError):
+        events = await command_history(self._store, exchange.name, int(after))
+        if events is None:
             await exchange.refuse(Code.INTERNAL, "The history of this node cannot be read.", "See the gateway's log.")
             return None
         return {"events": events}

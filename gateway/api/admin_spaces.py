@@ -39,13 +39,18 @@ class AdminSpaces:
         if limit is None or (cursor is not None and not is_ulid(cursor)):
             await refuse_page(exchange)
             return None
-        room = min(limit, PAGE_SPACES_MAX)
-        found = self._spaces.live_behind(cursor or "", room + 1)
+        page = await self.page(cursor or "", min(limit, PAGE_SPACES_MAX))
+        if page is None:
+            await exchange.refuse(Code.INTERNAL, "What spaces have cannot be read.", "See the gateway's log.")
+        return page
+
+    async def page(self, behind: str, room: int = PAGE_SPACES_MAX) -> Mapping[str, Any] | None:
+        """Live spaces behind this id; None when what they have cannot be read."""
+        found = self._spaces.live_behind(behind, room + 1)
         shown = found[:room]
         try:
             usages = await self._spaces.store.usages([space.space_id for space in shown])
         except UnreadableError:
-            await exchange.refuse(Code.INTERNAL, "What spaces have cannot be read.", "See the gateway's log.")
             return None
         more = {"nextCursor": shown[-1].space_id} if len(found) > room else {}
         # One that has ended while the disk was asked is left out.

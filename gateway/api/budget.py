@@ -6,12 +6,11 @@ It asks about itself alone. Asking costs nothing, takes no token of a rate and l
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from actors.node.moment import Moment
 from gateway.calls.tool_calls import ToolCalls
 from gateway.governance.governor import Governor
-from gateway.governance.spend.standing import budget_of, rate_of
+from gateway.governance.spend.standing import about, standing_of
 from gateway.identity.authenticator import Authenticator, NotAdmitted
 from gateway.identity.tokens import Principal
 from gateway.net.exchange import Exchange
@@ -32,7 +31,7 @@ class BudgetRoutes:
             return
         governor = self._governor
         if governor is None:  # nothing is counted, so nothing is limited
-            await exchange.json(_about(principal, None) | {"cap": None, "rates": []})
+            await exchange.json(about(principal.tenant, principal.sub, None) | {"cap": None, "rates": []})
             return
         whose = principal.tenant, principal.sub
         if governor.policy.rules_for(principal.sub) is not None and governor.purse.account(*whose) is None:
@@ -48,8 +47,7 @@ class BudgetRoutes:
 
     async def _tell(self, exchange: Exchange, governor: Governor, principal: Principal) -> None:
         """The account is at hand, unless the policy denies the agent."""
-        now, policy = self._now(), governor.policy
-        rules = policy.rules_for(principal.sub)
+        now, rules = self._now(), governor.policy.rules_for(principal.sub)
         if rules is None:
             await exchange.refuse(
                 Code.SAFETY_DENIED,
@@ -60,15 +58,4 @@ class BudgetRoutes:
             return
         account = governor.purse.account(principal.tenant, principal.sub)
         assert account is not None
-        rates = governor.all_rates_left(principal, rules, now)
-        await exchange.json(
-            {
-                **_about(principal, policy.revision),
-                **budget_of(rules, account.spent(rules.budget, now.wall_ms), now.wall_ms),
-                "rates": [rate_of(rate) for rate in rates],
-            }
-        )
-
-
-def _about(principal: Principal, revision: str | None) -> dict[str, Any]:
-    return {"agent": principal.sub, "tenant": principal.tenant, "policy": revision}
+        await exchange.json(standing_of(governor, principal.tenant, principal.sub, rules, account, now))

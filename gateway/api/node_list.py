@@ -1,19 +1,15 @@
-"""Nodes as operators see them: what the register says of each, and what the directory does. In pages, filtered.
-
-enrolled   it has never announced itself       live, away, expired   by its session and its manifest
-revoked    for good, until it is forgotten
-"""
+"""Nodes as operators see them (`actors.register.listed_node`), in pages, filtered."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from heapq import merge
 from typing import Any
 
 from actors.bus.directory import Directory, NodeRecord
 from actors.register.events import Member
+from actors.register.listed_node import ListedNode, ListedState
 from actors.register.register import Register
 from gateway.api.pages import NODE_ID, PAGE_NODES_DEFAULT, PAGE_NODES_WITH_TOOLS_MAX, wanted_limit
 from gateway.calls.paging import LOOKS_MAX, page_behind
@@ -25,53 +21,29 @@ from schemas.labels import TAG_RULE, is_tag
 CURSOR_RULE = "Leave them out, or use the nextCursor of the page before and a positive limit."
 
 
-class NodeState(StrEnum):
-    ENROLLED = "enrolled"
-    LIVE = "live"
-    AWAY = "away"
-    EXPIRED = "expired"
-    REVOKED = "revoked"
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One of both: a node that never announced itself, or one that a version without a register enrolled."""
-
-    member: Member | None
-    record: NodeRecord | None
-
-    def state(self, wall_ms: int) -> NodeState:
-        if self.member is not None and self.member.is_revoked:
-            return NodeState.REVOKED
-        return NodeState.ENROLLED if self.record is None else NodeState(self.record.presence(wall_ms))
-
-    def shown(self, wall_ms: int) -> dict[str, Any]:
-        known: Member | NodeRecord | None = self.member or self.record
-        assert known is not None
-        member = self.member or Member(known.node_id, known.tenant)
-        said: dict[str, Any] = {
-            "node_id": member.node_id,
-            "tenant": member.tenant,
-            "name": member.name,
-            "tags": member.tags,
-            "state": self.state(wall_ms),
-            "enrolled_at_ms": member.enrolled_at_ms,
-            "revoked_at_ms": member.revoked_at_ms,
-        }
-        session = _session(self.record, wall_ms)
-        if member.is_revoked:
-            session["left"] = _said(NodeClose.FORBIDDEN)
-        return said | session
+def shown(node: ListedNode, wall_ms: int) -> dict[str, Any]:
+    known = node.known
+    member = node.member or Member(known.node_id, known.tenant)
+    return {
+        "node_id": member.node_id,
+        "tenant": member.tenant,
+        "name": member.name,
+        "tags": member.tags,
+        "state": node.state(wall_ms),
+        "enrolled_at_ms": member.enrolled_at_ms,
+        "revoked_at_ms": member.revoked_at_ms,
+        **_session(node.record, wall_ms),
+        "left": None if node.left is None else _said(node.left),
+    }
 
 
 def _session(record: NodeRecord | None, wall_ms: int) -> dict[str, Any]:
     if record is None:
-        nothing = dict.fromkeys(("since_ms", "left", "last_seen_ms", "agent", "expires_at_ms"))
+        nothing = dict.fromkeys(("since_ms", "last_seen_ms", "agent", "expires_at_ms"))
         return {"live": False, "tools": [], **nothing}
     return {
         "live": record.live,
         "since_ms": record.since_ms,
-        "left": None if record.left is None else _said(record.left),
         "last_seen_ms": record.last_seen_ms(wall_ms),
         "agent": record.agent,
         "tools": [tool.name for tool in record.tools],
@@ -86,13 +58,12 @@ def _said(close: NodeClose) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class Filter:
     tags: tuple[str, ...] = ()  # all of these
-    state: NodeState | None = None
+    state: ListedState | None = None
     tenant: str | None = None
     name: str | None = None
 
-    def takes(self, node: Node, wall_ms: int) -> bool:
-        known: Member | NodeRecord | None = node.member or node.record
-        if known is None or self.tenant not in (None, known.tenant):
+    def takes(self, node: ListedNode, wall_ms: int) -> bool:
+        if self.tenant not in (None, node.known.tenant):
             return False
         if self.name is not None and (node.member is None or node.member.name != self.name):
             return False
@@ -107,14 +78,16 @@ class NodeList:
         self._directory = directory
         self._wall_ms = wall_ms
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[ListedNode]:
         """All of them, in the order of their ids."""
         return (node for node_id in self._ids("") if (node := self._node(node_id)) is not None)
 
-    def _node(self, node_id: str) -> Node | None:
-        """None for one that is forgotten."""
-        member = self._register.find(node_id)
-        return None if member is not None and member.is_forgotten else Node(member, self._directory.find(node_id))
+    def _node(self, node_id: str) -> ListedNode | None:
+        """None for one that is forgotten, or was."""
+        member, record = self._register.find(node_id), self._directory.find(node_id)
+        if member is None and record is None:
+            return None
+        return None if member is not None and member.is_forgotten else ListedNode(member, record)
 
     def _ids(self, behind: str) -> Iterable[str]:
         """Each once."""
@@ -135,13 +108,13 @@ class NodeList:
         if not all(map(is_tag, tags)):
             await exchange.refuse(Code.MANIFEST_INVALID, "A tag to look for is not of the right shape.", TAG_RULE)
             return None
-        if state is not None and state not in list(NodeState):
+        if state is not None and state not in list(ListedState):
             await exchange.refuse(
-                Code.MANIFEST_INVALID, "There is no such state.", f"A state is one of {', '.join(NodeState)}."
+                Code.MANIFEST_INVALID, "There is no such state.", f"A state is one of {', '.join(ListedState)}."
             )
             return None
         wanted = Filter(
-            tags, None if state is None else NodeState(state), exchange.query("tenant"), exchange.query("name")
+            tags, None if state is None else ListedState(state), exchange.query("tenant"), exchange.query("name")
         )
         look = partial(self._look, wanted)
         nodes, has_more = await page_behind(cursor or "", look, min(limit, PAGE_NODES_WITH_TOOLS_MAX))
@@ -154,7 +127,7 @@ class NodeList:
         for looks, node_id in enumerate(self._ids(behind), 1):
             node = self._node(node_id)
             if node is not None and wanted.takes(node, wall_ms):
-                found.append(node.shown(wall_ms))
+                found.append(shown(node, wall_ms))
             if len(found) == room or looks == LOOKS_MAX:
                 return found, node_id
         return found, None

@@ -35,6 +35,7 @@ CALL_S_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 class Via(StrEnum):
     HTTP = "http"  # POST /mcp/tools/call
     MCP = "mcp"
+    CONSOLE = "console"
 
 
 class Decision(StrEnum):
@@ -50,6 +51,7 @@ class Origin:
 
     door: Via
     parent: TraceParent | None = None  # the caller's span
+    told: Callable[[Mapping[str, object]], None] | None = None  # who shows the caller the line that is left
 
 
 OVER_HTTP = Origin(Via.HTTP)
@@ -113,9 +115,10 @@ class Audit:
         self.keep: Callable[[str, dict[str, object]], None] = _keep_nothing
         """Takes each line, for those who look later."""
 
-    def _write(self, event: str, **fields: object) -> None:
+    def _write(self, event: str, **fields: object) -> dict[str, object]:
         self._log.info(event, **fields)
         self.keep(event, fields)
+        return fields
 
     def call(self, record: CallRecord) -> None:
         """A call is over, its stream or subscription has begun, or neither came to be."""
@@ -129,8 +132,9 @@ class Audit:
             if refusal.denial is not None:
                 self.counts.denials[refusal.denial.code] += 1
                 kinds = refusal.denial.data.get("kinds")
-        self._write(
+        line = self._write(
             "tool_call",
+            via=str(record.origin.door),
             tool=record.tool,
             node_id=None if target is None else target.node_id,
             node_name=None if target is None else self._labels_of(target.node_id).name,
@@ -147,6 +151,8 @@ class Audit:
             trace_id=None if parent is None else parent.trace_id,
             took_ms=_rounded_ms(took_s),
         )
+        if record.origin.told is not None:
+            record.origin.told(line)
         self.counts.add(record.origin.door, record.decision, code, took_s)
         if self._spans is not None:
             self._spans.record(
@@ -193,10 +199,12 @@ class Audit:
         code: Code | None = None,
         reason: str | None = None,
         took_ms: float,
+        via: Via = Via.HTTP,
     ) -> None:
         """An operator did something, or was refused. `target`: to what, by ids that we made or checked."""
         self._write(
             "operator_action",
+            via=str(via),
             action=action,
             target=target,
             sub=principal.sub,

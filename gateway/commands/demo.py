@@ -131,6 +131,7 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
             space = await DemoSpace.open(gateway)
             if space is not None and ids:
                 space.let_talk(ids[-1])  # the tutorials are about the first ones
+            console = None if gateway.console is None else gateway.console.link_of_owner("demo")
             if ready_file is not None:
                 ready = {
                     "http": gateway.http_url,
@@ -140,12 +141,13 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
                     "operator_token": operator,
                     "nodes": ids,
                     "space": None if space is None else space.link,
+                    "console": console,
                 }
                 try:
                     await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
                 except OSError as error:
                     raise SettingsError(f"--ready-file: cannot write {ready_file}: {error.strerror}") from error
-            _say_what_to_try(gateway, ids, agent, None if space is None else space.link)
+            _say_what_to_try(gateway, ids, agent, None if space is None else space.link, console)
             await until_signalled()
             print("\nstopping ...")
             if space is not None:
@@ -208,7 +210,7 @@ async def _all_live(gateway: Running, nodes: int) -> None:
         await trio.sleep(0.02)
 
 
-def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space: str | None) -> None:
+def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space: str | None, console: str | None) -> None:
     live = gateway.devices.directory.live_count
     node_id = node_ids[0] if node_ids else "NODE"
     url = gateway.http_url
@@ -240,4 +242,7 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space: s
     print(f"that it prints and make the passkey. Then give the client this address, and no token:\n\n  {url}/mcp/fleet")
     if space is not None:
         print(f"\nA room with a node in it, for your browser:\n\n  {space}")
+    if console is not None:
+        print("\nThe fleet, live, for your browser. The link is good once, for ten minutes; for another, run")
+        print(f".venv/bin/heliograph console --data {gateway.folder.path}\n\n  {console}")
     print("\nCtrl-C stops everything.", flush=True)

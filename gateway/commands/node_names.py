@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from gateway.api.node_list import Filter, NodeList
+from gateway.api.node_list import Filter, NodeList, shown
 from gateway.commands.parsing import CommandError
 from gateway.commands.reach import Gateway, ask, data_path
 from gateway.commands.stopped import on_nodes
@@ -28,7 +28,7 @@ def node_id_of(arguments: argparse.Namespace, text: str) -> str:
         return text
 
     async def look(_: NodeLives, nodes: NodeList) -> list[dict[str, Any]]:
-        return [node.shown(0) for node in nodes if Filter(name=text).takes(node, 0)]
+        return [shown(node, 0) for node in nodes if Filter(name=text).takes(node, 0)]
 
     def here(folder: DataFolder) -> list[dict[str, Any]]:
         return on_nodes(folder, look) if folder.log_path.exists() else []

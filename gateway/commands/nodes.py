@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
-from gateway.api.node_list import Filter, NodeList, NodeState
+from actors.register.listed_node import ListedState
+from gateway.api.node_list import Filter, NodeList, shown
 from gateway.commands.parsing import CommandError, Subparsers, printable, table
 from gateway.commands.reach import Gateway, add_data, ask, checked_tenant, data_path
 from gateway.commands.stopped import on_nodes
@@ -25,7 +26,7 @@ WATCH_S = 2.0  # between two looks
 def add(commands: Subparsers) -> None:
     nodes = commands.add_parser("nodes", help="list all nodes, and how each one is")
     nodes.add_argument("--tag", action="append", default=[], metavar="KEY=VALUE", help="only those that have it")
-    nodes.add_argument("--state", choices=[state.value for state in NodeState], help="only those that are so")
+    nodes.add_argument("--state", choices=[state.value for state in ListedState], help="only those that are so")
     nodes.add_argument("--tenant", help="only those of this tenant")
     nodes.add_argument("--watch", action="store_true", help="keep the list live, until Ctrl-C")
     nodes.add_argument("--json", action="store_true", help="with their tools, for scripts; with --watch, a line a look")
@@ -65,12 +66,12 @@ def _watch(arguments: argparse.Namespace) -> int:
 def _look(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     asked = {"tag": arguments.tag, "state": arguments.state or (), "tenant": arguments.tenant or ()}
     query = urlencode({key: value for key, value in asked.items() if value}, doseq=True)
-    state = None if arguments.state is None else NodeState(arguments.state)
+    state = None if arguments.state is None else ListedState(arguments.state)
     wanted = Filter(tuple(arguments.tag), state, arguments.tenant)
 
     async def chosen(_: NodeLives, nodes: NodeList) -> list[dict[str, Any]]:
         wall_ms = now().wall_ms
-        return [node.shown(wall_ms) for node in nodes if wanted.takes(node, wall_ms)]
+        return [shown(node, wall_ms) for node in nodes if wanted.takes(node, wall_ms)]
 
     def here(folder: DataFolder) -> list[dict[str, Any]]:
         """What `/admin/nodes` would answer. Whoever looks makes no log where there is none."""
@@ -95,7 +96,7 @@ def _row(node: dict[str, Any]) -> dict[str, Any]:
         "node": node["node_id"],
         "tenant": node["tenant"],
         "state": node["state"],
-        "since": _time(node["revoked_at_ms"] if node["state"] == NodeState.REVOKED else node["since_ms"]),
+        "since": _time(node["revoked_at_ms"] if node["state"] == ListedState.REVOKED else node["since_ms"]),
         "left": "-" if left is None else f"{left['code']} {left['reason']}",
         "last seen": _time(node["last_seen_ms"]),
         "agent": printable(node["agent"] or "-"),

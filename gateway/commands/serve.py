@@ -3,9 +3,12 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.parsing import Subparsers, complain
+from gateway.commands.reach import person
+from gateway.main.data_folder import makes_tokens
 from gateway.main.server import running, until_signalled
 from gateway.main.settings import Settings, SettingsError, from_environment
 from gateway.observe.log_output import LogTargetError, log_to
@@ -42,4 +45,14 @@ async def _run(settings: Settings) -> None:
         out = sys.stderr if settings.log.target == "stdout" else sys.stdout
         admin = "" if gateway.admin_url == gateway.http_url else f"   operators   {gateway.admin_url}"
         print(f"agents   {gateway.http_url}   nodes   {gateway.device_url}{admin}", file=out, flush=True)
+        # Where tokens come from elsewhere, so do operators: whoever runs the process is none.
+        if out is sys.stdout and _is_watched(out) and makes_tokens(gateway.folder.path):
+            link = None if gateway.console is None else gateway.console.link_of_owner(person())
+            if link is not None:
+                print(f"console   {link}   good once, for {settings.console.link_s} s", flush=True)
         await until_signalled()
+
+
+def _is_watched(out: TextIO | None) -> bool:
+    """Whether a person looks at it, and nobody can read it later: a link must not be in a journal, a file or a pipe."""
+    return out is not None and out.isatty()

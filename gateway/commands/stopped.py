@@ -1,5 +1,5 @@
-"""Nodes and members of a gateway that does not run: the same rules on the same log, in its folder, which nobody else
-holds."""
+"""Nodes, members and operators' passkeys of a gateway that does not run: the same rules on the same log, in its folder,
+which nobody else holds."""
 
 import os
 import sqlite3
@@ -10,6 +10,7 @@ from typing import TypeVar
 import trio
 from ulid import ULID
 
+from actors.console.operator_passkeys import OperatorPasskeys
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import StoreFailedError, UnreadableError
 from actors.member.members import Members
@@ -17,6 +18,7 @@ from actors.member.settings import MemberSettings
 from actors.supervision.supervisor import Supervisor
 from gateway.api.node_list import NodeList
 from gateway.commands.parsing import CommandError
+from gateway.console.settings import ConsoleSettings
 from gateway.devices.device_side import DeviceSettings, DeviceSide
 from gateway.identity.node_lives import NodeLives
 from gateway.main.clock import now
@@ -52,6 +54,18 @@ def on_members(folder: DataFolder, act: Callable[[Members], Awaitable[T]]) -> T:
             )
             await members.load()
             return await act(members)
+
+    return _run(folder, run)
+
+
+def on_operator_passkeys(folder: DataFolder, act: Callable[[OperatorPasskeys], Awaitable[T]]) -> T:
+    """What `act` makes of them. Raises CommandError."""
+
+    async def run() -> T:
+        async with await SqliteStore.open(folder.log_path) as store:
+            passkeys = OperatorPasskeys(store, ConsoleSettings().passkeys_max, lambda: now().wall_ms)
+            await passkeys.load()
+            return await act(passkeys)
 
     return _run(folder, run)
 

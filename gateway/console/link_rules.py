@@ -22,15 +22,21 @@ def secret_hash(secret: str) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Link:
+class Given:
+    """What a link stands for."""
+
     principal: Principal
+    may_register: bool  # whether a passkey may be made in its session
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    given: Given
     ends_s: float
 
 
 class Links:
-    def __init__(
-        self, life_s: float, links_max: int, new_secret: Callable[[int], str] = secrets.token_urlsafe
-    ) -> None:
+    def __init__(self, life_s: float, links_max: int, new_secret: Callable[[int], str] = secrets.token_urlsafe) -> None:
         """`links_max`: that nobody has used yet; one more ends the oldest."""
         self._life_s = life_s
         self._links_max = links_max
@@ -40,24 +46,24 @@ class Links:
     def __len__(self) -> int:
         return len(self._links)
 
-    def make(self, principal: Principal, now_s: float) -> str:
+    def make(self, given: Given, now_s: float) -> str:
         """Its secret, which nobody can be told again."""
         self._end_old(now_s)
         if len(self._links) >= self._links_max:
             self._links.popitem(last=False)
         secret = self._new_secret(SECRET_BYTES)
-        self._links[secret_hash(secret)] = _Link(principal, now_s + self._life_s)
+        self._links[secret_hash(secret)] = _Link(given, now_s + self._life_s)
         return secret
 
-    def take(self, secret: str, now_s: float) -> Principal | None:
+    def take(self, secret: str, now_s: float) -> Given | None:
         """Once."""
         self._end_old(now_s)
         link = self._links.pop(secret_hash(secret), None)
-        return None if link is None else link.principal
+        return None if link is None else link.given
 
     def end_of(self, token_id: str) -> None:
         """The token, or the passkey, behind them is no longer good."""
-        for key in [key for key, link in self._links.items() if link.principal.jti == token_id]:
+        for key in [key for key, link in self._links.items() if link.given.principal.jti == token_id]:
             del self._links[key]
 
     def _end_old(self, now_s: float) -> None:

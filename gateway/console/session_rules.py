@@ -29,6 +29,7 @@ class SignedInBy(StrEnum):
 class Session:
     principal: Principal  # the operator, with all the scopes that the session has
     by: SignedInBy
+    may_register: bool  # whether a passkey may be made in it
     token_ids: frozenset[str]  # whose revocation ends it
     ends_s: float
     ends_at_ms: int
@@ -54,7 +55,13 @@ class Sessions:
         return len(self._sessions)
 
     def open(
-        self, principal: Principal, by: SignedInBy, now: Moment, *, also_ends_with: str | None = None
+        self,
+        principal: Principal,
+        by: SignedInBy,
+        now: Moment,
+        *,
+        may_register: bool = False,
+        also_ends_with: str | None = None,
     ) -> tuple[str, Session]:
         """The secret that the browser gets, and the session. `also_ends_with`: a token's id beside the principal's."""
         self._end_old(now)
@@ -65,6 +72,7 @@ class Sessions:
         session = Session(
             principal,
             by,
+            may_register,
             frozenset(filter(None, (principal.jti, also_ends_with))),
             now.mono_s + life_ms / 1000,
             now.wall_ms + life_ms,

@@ -153,8 +153,8 @@ class Governor:
         labels = self.labels_of(tool) if rules.selects else None
         return self._rates.left(principal.sub, rules, now.mono_s, tool, labels)
 
-    def all_rates_left(self, principal: Principal, rules: AgentRules, now: Moment) -> tuple[RateLeft, ...]:
-        return self._rates.left(principal.sub, rules, now.mono_s)
+    def all_rates_left(self, sub: str, rules: AgentRules, now: Moment) -> tuple[RateLeft, ...]:
+        return self._rates.left(sub, rules, now.mono_s)
 
     def inspect(
         self, rules: AgentRules, side: Side, value: Any, fits: Callable[[Any], bool], *, thorough: bool = False

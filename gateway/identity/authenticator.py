@@ -1,8 +1,9 @@
 """Who is asking: one check for every route, and one place where whoever may not is told so and the log learns why.
 
-What a kind of route asks of its callers is a `RouteKind`. Callers say who they are by a token; for operators a session
-may speak instead, which whoever keeps sessions puts beside the request (`SPEAKER`): no client can. A check does not wait, so whatever had to wait (for a body,
-for the disk) checks again before it acts: a token may end meanwhile. What a caller may do once it is in is for others.
+What a kind of route asks of its callers is a `RouteKind`. Callers say who they are by a token. For operators a session
+may speak instead: whoever keeps sessions puts that beside the request (`SPEAKER`), as no client can. A check does not
+wait, so whatever had to wait (for a body, for the disk) checks again before it acts: a token may end meanwhile. What a
+caller may do once it is in is for others.
 """
 
 from collections.abc import Callable

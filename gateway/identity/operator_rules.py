@@ -42,6 +42,29 @@ class MintRefused:
     code: Code
 
 
+def judge_link(words: Collection[str] | None, has: frozenset[OperatorScope]) -> frozenset[OperatorScope] | MintRefused:
+    """The scopes that a link to the console gives, if it may: of those that its maker `has`; None: all of them."""
+    if words is None:
+        return has
+    scopes = frozenset(scope for scope in OperatorScope if scope in words)
+    if len(scopes) < len(set(words)) or not scopes:
+        return MintRefused(
+            "scopes",
+            "A scope is not one of an operator, or there is none.",
+            f"Choose from these: {', '.join(sorted(OperatorScope))}.",
+            Code.MANIFEST_INVALID,
+        )
+    lacking = ", ".join(sorted(scopes - has))
+    if lacking:
+        return MintRefused(
+            "escalation",
+            f"The token that asks lacks what the link would give: {lacking}.",
+            "Ask for fewer scopes, or let an operator who has these make the link.",
+            Code.SAFETY_DENIED,
+        )
+    return scopes
+
+
 def needed_to_mint(token_class: TokenClass, scopes: Collection[AnyScope]) -> frozenset[OperatorScope]:
     """What a minter needs: of an operator token every scope that it gets; of a node's token the right to renew nodes,
     which is what such a token does."""

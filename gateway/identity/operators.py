@@ -25,9 +25,9 @@ class Operators:
             for scope in OperatorScope
         }
 
-    def having(self, scope: OperatorScope) -> Authenticator:
-        """For what takes this scope."""
-        return self._having[scope]
+    def having(self, scope: OperatorScope | None) -> Authenticator:
+        """For what takes this scope; None: for what any operator may."""
+        return self.any if scope is None else self._having[scope]
 
     def minter(self, principal: Principal) -> Minter:
         return Minter(operator_scopes(principal, self._since_ms), principal.expires_at_ms)

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
+from actors.console.operator_passkeys import OperatorPasskeys
 from actors.log.sqlite_store import SqliteStore
 from actors.member.members import Members
 from actors.project.projects import Projects
@@ -26,6 +27,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.api.actions import Actions
 from gateway.api.admin import Admin
 from gateway.api.admin_audit import AdminAudit
+from gateway.api.admin_console import AdminConsole
 from gateway.api.admin_members import AdminMembers
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
 from gateway.api.admin_spaces import AdminSpaces
@@ -37,6 +39,10 @@ from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstreams.calls import UpstreamCalls
 from gateway.calls.upstreams.upstreams import Upstreams
+from gateway.console.data import ConsoleData, Shown
+from gateway.console.opening import Console
+from gateway.console.try_tool import TryTool
+from gateway.console.world_pages import SpacesShown
 from gateway.devices.device_side import DeviceSide
 from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
@@ -47,6 +53,7 @@ from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
+from gateway.main.console_side import ConsoleOrigin, console_origin
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.echo_side import echo_side
 from gateway.main.feature import Feature
@@ -60,7 +67,7 @@ from gateway.mcp.methods import Methods
 from gateway.mcp.sessions import Sessions
 from gateway.mcp.views import NAMED, VIEWS, View
 from gateway.mcp.watch import Watches
-from gateway.net.exchange import BODY_BYTES_MAX
+from gateway.net.exchange import BODY_BYTES_MAX, Exchange
 from gateway.net.http1.door import Door
 from gateway.net.hypercorn.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm
@@ -104,6 +111,7 @@ class Running:
     rooms: Rooms | None  # of spaces
     members: Members | None  # of tenants; None where tokens come from elsewhere
     projects: Projects | None = None  # where spaces are on
+    console: Console | None = None
 
     @property
     def http_url(self) -> str:
@@ -143,6 +151,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     scheme = "http" if http_tls is None else "https"
     has_base = settings.echo.enabled or is_known(settings.http.public_url, http.host)
     base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if has_base else None
+    console_at = console_origin(settings, http, admin, scheme)
     mint, now_here = Mint(os.urandom), now_of_this_run()
     space_counts = SpaceCounts()
 
@@ -200,11 +209,25 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
             ceremonies = Ceremonies(limits)
 
+            operator_passkeys = OperatorPasskeys(store, settings.console.passkeys_max, lambda: now_here().wall_ms)
+            await operator_passkeys.load()
+
+            # A passkey is of one realm: a member's of a tenant, a member's of a space, or an operator's.
             def is_of_fleet(credential_id: bytes) -> bool:
                 return members is not None and members.of_passkey(credential_id) is not None
 
+            def is_of_console(credential_id: bytes) -> bool:
+                return operator_passkeys.find(credential_id) is not None
+
+            def is_of_no_space(credential_id: bytes) -> bool:
+                return is_of_fleet(credential_id) or is_of_console(credential_id)
+
+            def is_of_a_member(credential_id: bytes) -> bool:
+                is_of_space = echo.world is not None and echo.world.find(credential_id) is not None
+                return is_of_space or is_of_fleet(credential_id)
+
             echo = await echo_side(
-                kept, settings, base, store, supervisor, devices.pump, ceremonies, audit, is_of_fleet, new_id
+                kept, settings, base, store, supervisor, devices.pump, ceremonies, audit, is_of_no_space, new_id
             )
             spaces, rooms = echo.spaces, echo.rooms
             signing_in = sign_in(
@@ -217,6 +240,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 echo_key,
                 new_id,
                 now_here,
+                is_of_console,
                 has_mcp=settings.mcp.enabled,
                 logs=settings.log.mcp,
             )
@@ -275,18 +299,61 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             ledgers = devices.ledgers
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
             actions = Actions(operators, audit, now_here)
+
+            async def act(exchange: Exchange) -> None:
+                await admin_api.handle(exchange)
+
+            admin_spaces = None
+            if spaces is not None and rooms is not None:
+                admin_spaces = AdminSpaces(actions, spaces, rooms)
+            shown = ConsoleData(
+                Shown(
+                    directory=directory,
+                    register=devices.register,
+                    nodes=devices.fleet,
+                    streams=streams,
+                    store=store,
+                    leafs_of=certificates.leafs_of,
+                    audit=kept_audit,
+                    governor=governor,
+                    ledgers=ledgers,
+                    policy=policy,
+                    upstreams=upstreams,
+                    spaces=None
+                    if admin_spaces is None or spaces is None
+                    else SpacesShown(settings.echo, spaces.__len__, admin_spaces.page),
+                    now=now_here,
+                )
+            )
+            console = Console(
+                console_at,
+                settings.console,
+                operator_passkeys,
+                ceremonies,
+                is_of_a_member,
+                folder.verifier,
+                audit,
+                [*shown.calls, TryTool(directory, calls).call],
+                act,
+                now_here,
+                new_id,
+            )
             more = [
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
+                AdminConsole(actions, operators, console).routes,
             ]
             if kept_audit is not None:
                 more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
-            if spaces is not None and rooms is not None:
-                more.append(AdminSpaces(actions, spaces, rooms).routes)
-            admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more).routes
+            if admin_spaces is not None:
+                more.append(admin_spaces.routes)
+            admin_api = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more)
+            admin_routes = {**admin_api.routes, **console.routes}
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
+                Feature(start=console.start, revoke=console.revoke),
+                Feature(start=shown.start),
                 *(() if kept_audit is None else (Feature(start=kept_audit.start),)),
                 subscribe.feature,
                 *(mcp_features if settings.mcp.enabled else [disabled_feature()]),
@@ -333,6 +400,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             http_port = await _listening(door.listen, http, "--http")
             if base is not None:
                 base.port = http_port
+            if isinstance(console_at, ConsoleOrigin) and admin is None:
+                console_at.base.port = http_port
             operators_at = None
             if admin is not None:
                 admin_door = Door(
@@ -343,6 +412,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says
                 )
                 operators_at = await _listen_for_operators(admin_door, admin)
+                if isinstance(console_at, ConsoleOrigin):
+                    console_at.base.port = int(operators_at.rpartition(":")[2])
             where = Running(
                 folder,
                 lives,
@@ -360,6 +431,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 rooms,
                 members,
                 echo.projects,
+                console,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)

@@ -1,7 +1,7 @@
 """The settings of a gateway: one typed object, from a TOML file, then the environment, then flags; the last one wins.
 
     [http]      listen = "127.0.0.1:8420", tls_certificate = "…", tls_key = "…"
-    [admin]     listen = "unix:/run/heliograph/admin.sock"   for operators alone
+    [admin]     listen = "unix:/run/heliograph/admin.sock"   for operators alone; public_url = "https://ops.example"
     [devices]   listen = "127.0.0.1:8421", tls_certificate = "…", tls_key = "…"
     [node]      limits of a node's session          (actors/node/settings.py)
     [listener]  limits of the device listener       (gateway/devices/listener.py)
@@ -16,6 +16,7 @@
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
     [projects]  projects, their sites and their API (gateway/projects/settings.py)
     [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
+    [console]   sign-in and limits of the console   (gateway/console/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
@@ -38,6 +39,7 @@ from actors.member.settings import MemberSettings
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
 from gateway.calls.upstreams.settings import UpstreamSettings
+from gateway.console.settings import ConsoleSettings
 from gateway.devices.device_side import DeviceSettings
 from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
@@ -111,6 +113,9 @@ class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Admin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str | None = None  # HOST:PORT or unix:/path: /admin and /metrics are there, and no longer where agents come
+    public_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s]+$")] | None = (
+        None  # how browsers of operators reach the console, such as https://ops.example; default: as /admin is reached
+    )
 
 
 class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -138,6 +143,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     echo: EchoSettings = msgspec.field(default_factory=EchoSettings)
     projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
     audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
+    console: ConsoleSettings = msgspec.field(default_factory=ConsoleSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 

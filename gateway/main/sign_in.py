@@ -73,13 +73,14 @@ def sign_in(
     key: bytes,
     new_id: Callable[[], str],
     now: Callable[[], Moment],
+    is_of_console: Callable[[bytes], bool] = lambda _: False,
     *,
     has_mcp: bool,
     logs: bool,
 ) -> SignIn:
     """`members` is None where tokens come from elsewhere, `space_world` where spaces are off or cannot have members,
     `base` where nobody knows it. `key` is the gateway's, for ids of registered clients.
-    `logs`: a line for each request of sign-in."""
+    `is_of_console`: whether a passkey is an operator's. `logs`: a line for each request of sign-in."""
     off = _fleet_off(members, base, has_mcp=has_mcp)
     if off is not None:
         log.info("fleet_sign_in_off", reason=off.word)
@@ -102,11 +103,11 @@ def sign_in(
         return RelyingParty.of(base())
 
     worlds = JoinedWorlds(**kinds)
-    passkeys = CeremonySignIn(ceremonies, party, worlds, now)
+    passkeys = CeremonySignIn(ceremonies, party, worlds, now, is_of_console)
     oauth = oauth_feature(worlds, passkeys, settings, base, base.local, key, PASSKEY_SCRIPT, now, logs=logs)
     if members is None or off is not None:
         return SignIn((*features, oauth), off, has_server=True)
-    join = join_feature(members, worlds, ceremonies, party, settings, base, PASSKEY_SCRIPT, now)
+    join = join_feature(members, worlds, ceremonies, party, settings, base, PASSKEY_SCRIPT, now, is_of_console)
     return SignIn((*features, oauth, join), off, has_server=True)
 
 

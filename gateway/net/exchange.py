@@ -177,15 +177,14 @@ class Exchange:
         return result
 
     async def while_there(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """As `unless_gone`, for work that answers itself, bit by bit: hanging up cancels it until the answer is whole."""
+        """As `unless_gone`, of work that answers itself, in pieces: hanging up cancels it until the answer is whole."""
         when_gone = self.extension(WHEN_GONE)
         if when_gone is None:
             return await self.unless_gone(work)
-        result: T | None = None
         with trio.CancelScope() as scope:
             when_gone(scope.cancel)
-            result = await work()
-        return result
+            return await work()
+        return None
 
     async def _cancel_when_gone(self, scope: trio.CancelScope, has_begun: Callable[[], bool]) -> None:
         while (await self._receive())["type"] != "http.disconnect":

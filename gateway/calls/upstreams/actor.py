@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from importlib.metadata import version
 from typing import Any
 
@@ -22,7 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from actors.supervision.crash_report import report
+from actors.supervision.crash_report import first_leaf, report
 from gateway.calls.upstreams.child_process import INHERITED, child_process
 from gateway.calls.upstreams.http_client import http_client
 from gateway.calls.upstreams.life_rules import UpstreamLife, UpstreamState
@@ -50,6 +50,15 @@ class Trouble(Enum):
     """It has as many calls as it may."""
     FAILED = auto()
     """It answered with an error, or with what is no result."""
+
+
+class EndWord(StrEnum):
+    """Why a connection ended, for people to see: closed, and nothing in it is the upstream's own."""
+
+    NO_VARIABLE = "no_variable"  # the policy names a variable that the gateway's environment does not have
+    TIMEOUT = "timeout"  # it did not connect, list or check in time
+    ENDLESS_LIST = "endless_list"
+    LOST = "lost"  # it could not be reached, hung up, or broke the protocol
 
 
 class _NoVariableError(Exception):
@@ -87,6 +96,15 @@ class Upstream:
         self._secrets: frozenset[bytes] = frozenset()  # as they look in JSON
         self._told: Sequence[Mapping[str, Any]] = ()
         self._look = trio.Event()
+        self.calls = 0
+        """That have been passed on, since it began to be kept connected."""
+        self.last_end: EndWord | None = None
+        """Of the last connection; None: none has ended."""
+
+    @property
+    def since_s(self) -> float:
+        """For how long its state is what it is; monotonic."""
+        return self._life.since_s
 
     @property
     def state(self) -> UpstreamState:
@@ -107,12 +125,12 @@ class Upstream:
     async def run(self) -> None:
         """Until it is cancelled."""
         while True:
-            self._life.connect()
+            self._life.connect(trio.current_time())
             causes: list[dict[str, object]] | None = None
             try:
                 await self._live()
             except Exception as exc:
-                causes = report(exc)
+                causes, self.last_end = report(exc), _end_word(exc)
             finally:
                 self._leave()
             wait_s = self._life.ended(trio.current_time(), self._chance())
@@ -125,6 +143,7 @@ class Upstream:
         if connection is None or not self.has_room:
             return Trouble.DOWN if connection is None else Trouble.BUSY
         answer: dict[str, Any] | Trouble = Trouble.SLOW
+        self.calls += 1
         mark = REACH.set(reach)
         try:
             with trio.move_on_after(self.rules.call_timeout_s) as scope:
@@ -266,6 +285,15 @@ class Upstream:
             log.warning("upstream_tools_left_out", upstream=self.rules.name, tools=len(told) - len(tools))
         self.tools, self._told = dict(sorted(tools.items())), told
         return True
+
+
+def _end_word(exc: Exception) -> EndWord:
+    words = {
+        _NoVariableError: EndWord.NO_VARIABLE,
+        _EndlessListError: EndWord.ENDLESS_LIST,
+        TimeoutError: EndWord.TIMEOUT,
+    }
+    return words.get(type(first_leaf(exc)), EndWord.LOST)
 
 
 async def _call(client: Client, name: str, arguments: Mapping[str, Any]) -> dict[str, Any] | Trouble:

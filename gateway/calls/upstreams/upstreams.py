@@ -168,11 +168,14 @@ class Upstreams:
         prefix = next((prefix for prefix in away if text.startswith(f"{prefix}-")), None)
         return None if prefix is None else f"{prefix}.{text[len(prefix) + 1 :]}"
 
-    def _of(self, tenant: str) -> Iterator[tuple[UpstreamRules, Upstream | None]]:
+    def looks(self) -> Iterator[tuple[UpstreamRules, Upstream | None]]:
+        """All that the policy names, by name; without an upstream it is not running yet."""
         for prefix, rules in self._rules().items():
-            if tenant in rules.tenants:
-                upstream = self._running.find(prefix)
-                yield rules, upstream if upstream is not None and upstream.rules == rules else None
+            upstream = self._running.find(prefix)
+            yield rules, upstream if upstream is not None and upstream.rules == rules else None
+
+    def _of(self, tenant: str) -> Iterator[tuple[UpstreamRules, Upstream | None]]:
+        return (look for look in self.looks() if tenant in look[0].tenants)
 
     def tools(self, principal: Principal, wall_ms: int, after: str | None = None) -> Iterator[UpstreamTool]:
         """What scope and tenant give to this principal, by upstream and name, behind the tool named `after`.

@@ -1,4 +1,4 @@
-"""On which line each key and value of a TOML document stands. The standard parser does not say; nor does tomlkit.
+"""Where each key, value and comment of a TOML document stands. The standard parser does not say; nor does tomlkit.
 
 Only for text that `tomllib` has accepted: nothing is checked here. A place is a path of keys and array indexes, such as
 ("agents", 0, "rates", 1, "calls"); a table stands where it is first mentioned.
@@ -8,11 +8,13 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 Place: TypeAlias = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
+_COMMENT = re.compile(r"#[^\n]*")  # in what is blank
 _QUOTED = r'"(?:\\.|[^"\\\n])*"|' r"'[^'\n]*'"
 _KEY_PART = rf"(?:[A-Za-z0-9_-]+|{_QUOTED})"
 _KEY = re.compile(rf"{_KEY_PART}(?:[ \t]*\.[ \t]*{_KEY_PART})*")
@@ -25,8 +27,24 @@ _STRING = re.compile(
 _BARE = re.compile(r"[^,\]}#\n]+")  # a number, a boolean, a date: it may have a space
 
 
+Span: TypeAlias = tuple[int, int]  # its first character, and the one behind it
+
+
 def lines_of(text: str) -> dict[Place, int]:
-    return _Scan(text.replace("\r\n", "\n")).run()
+    return _Scan(text.replace("\r\n", "\n")).run().lines
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """In a text whose lines end with a line feed alone."""
+
+    values: dict[Place, Span]  # of arrays and inline tables too, which are around those in them
+    comments: list[tuple[Place, Span]]  # each with the table or value that it stands in; also with one just behind it
+
+
+def spans_of(text: str) -> Spans:
+    scan = _Scan(text).run()
+    return Spans(scan.values, scan.comments)
 
 
 class _Scan:
@@ -34,19 +52,30 @@ class _Scan:
         self._text = text
         self._at = 0
         self._breaks = [match.start() for match in re.finditer("\n", text)]
-        self._lines: dict[Place, int] = {}
+        self.lines: dict[Place, int] = {}
+        self.values: dict[Place, Span] = {}
+        self.comments: list[tuple[Place, Span]] = []
         self._entries: dict[Place, int] = {}  # arrays of tables, with their entries so far
 
-    def run(self) -> dict[Place, int]:
+    def run(self) -> "_Scan":
         table: Place = ()
-        self._skip(_BLANK)
+        just_before = self._blank(table)
         while self._at < len(self._text):
             if self._text.startswith("[", self._at):
                 table = self._header()
+                self.comments += [(table, comment) for comment in just_before]
             else:
                 self._assignment(table)
-            self._skip(_BLANK)
-        return self._lines
+            just_before = self._blank(table)
+        return self
+
+    def _blank(self, place: Place) -> list[Span]:
+        """Skip what means nothing, and note the comments in it: they stand in this place."""
+        start = self._at
+        self._skip(_BLANK)
+        comments = [comment.span() for comment in _COMMENT.finditer(self._text, start, self._at)]
+        self.comments += [(place, comment) for comment in comments]
+        return comments
 
     def _header(self) -> Place:
         is_array = self._text.startswith("[[", self._at)
@@ -59,7 +88,7 @@ class _Scan:
             index = self._entries.get(base, 0)
             self._entries[base] = index + 1
             table = (*base, index)
-            self._lines[table] = line
+            self.lines[table] = line
         self._at = self._text.index("]", self._at) + (2 if is_array else 1)
         return table
 
@@ -70,30 +99,31 @@ class _Scan:
         self._value(place)
 
     def _value(self, place: Place) -> None:
-        self._lines.setdefault(place, self._line())
-        opening = self._text[self._at]
+        self.lines.setdefault(place, self._line())
+        start, opening = self._at, self._text[self._at]
         if opening == "[":
             self._items(place, "]")
         elif opening == "{":
             self._items(place, "}")
         else:
             self._skip(_STRING if opening in "\"'" else _BARE)
+        self.values[place] = start, self._at
 
     def _items(self, place: Place, closing: str) -> None:
         """Of an array, or of an inline table."""
         self._at += 1
         index = 0
-        self._skip(_BLANK)
+        self._blank(place)
         while self._text[self._at] != closing:
             if closing == "}":
                 self._assignment(place)
             else:
                 self._value((*place, index))
             index += 1
-            self._skip(_BLANK)
+            self._blank(place)
             if self._text[self._at] == ",":
                 self._at += 1
-                self._skip(_BLANK)
+                self._blank(place)
         self._at += 1
 
     def _note(self, table: Place, key: Sequence[str], line: int) -> Place:
@@ -101,7 +131,7 @@ class _Scan:
         place = table
         for part in key:
             place = (*place, part)
-            self._lines.setdefault(place, line)
+            self.lines.setdefault(place, line)
             if place in self._entries:
                 place = (*place, self._entries[place] - 1)
         return place

@@ -10,15 +10,17 @@ from gateway.governance.denials import iso
 HISTORY_EVENTS_MAX = 10_000  # the newest; older ones are in the sums
 
 
-async def report(store: LogStore, ledgers: Ledgers, sub: str) -> list[dict[str, Any]]:
+async def report(
+    store: LogStore, ledgers: Ledgers, sub: str, events_max: int = HISTORY_EVENTS_MAX
+) -> list[dict[str, Any]]:
     """One for each tenant in which this agent has a ledger. Amounts are whole micro-dollars, times ISO 8601 with Z."""
     reports = []
     for tenant in await ledgers.tenants_of(sub):
         state = (await ledgers.of(tenant, sub)).state
         if not state.version:
             continue
-        first = max(0, state.version - HISTORY_EVENTS_MAX)
-        recorded = await store.read(Agent(tenant, sub).stream, first, HISTORY_EVENTS_MAX)
+        first = max(0, state.version - events_max)
+        recorded = await store.read(Agent(tenant, sub).stream, first, events_max)
         reports.append(
             {
                 "tenant": tenant,

@@ -1,4 +1,4 @@
-"""How an agent stands by the policy that holds now: its budget, its price and its rates, for itself to read. Pure.
+"""How an agent stands by the policy that holds now: its budget, its price and its rates, for people and itself to read.
 
 It has numbers only. Which tools a price or a rate is for is the policy's text, and may name what the agent must not
 know; the headers of a call name the rates that concern its tool.
@@ -6,10 +6,28 @@ know; the headers of a call name the rates that concern its tool.
 
 from typing import Any
 
+from actors.bus.purse import Account
 from actors.ledger.rules import Spent
+from actors.node.moment import Moment
 from gateway.governance.denials import iso, money
+from gateway.governance.governor import Governor
 from gateway.governance.policy.policy import AgentRules
 from gateway.governance.spend.rates import RateLeft
+
+
+def standing_of(
+    governor: Governor, tenant: str, sub: str, rules: AgentRules, account: Account, now: Moment
+) -> dict[str, Any]:
+    """`rules` and `account` are this agent's."""
+    return {
+        **about(tenant, sub, governor.policy.revision),
+        **budget_of(rules, account.spent(rules.budget, now.wall_ms), now.wall_ms),
+        "rates": [rate_of(rate) for rate in governor.all_rates_left(sub, rules, now)],
+    }
+
+
+def about(tenant: str, sub: str, revision: str | None) -> dict[str, Any]:
+    return {"agent": sub, "tenant": tenant, "policy": revision}
 
 
 def budget_of(rules: AgentRules, spent: Spent, now_ms: int) -> dict[str, Any]:

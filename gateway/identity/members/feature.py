@@ -37,13 +37,15 @@ def join_feature(
     base: Callable[[], str],
     passkey_script: Path,
     now: Callable[[], Moment],
+    is_known_elsewhere: Callable[[bytes], bool] = lambda _: False,
 ) -> Feature:
-    """`worlds` are all that there are: no credential is of two. `passkey_script` is the module `passkey.js`."""
+    """`worlds` are all that there are, but for who is known elsewhere: no credential is of two. `passkey_script` is the
+    module `passkey.js`."""
     requests = Rate(settings.requests_burst, settings.requests_per_s)
     begun = Rate(settings.ceremonies_burst, settings.ceremonies_per_min / 60)
 
     def is_taken(credential_id: bytes) -> bool:
-        return worlds.find(credential_id) is not None
+        return worlds.find(credential_id) is not None or is_known_elsewhere(credential_id)
 
     routes = {
         **JoinRoutes(members, ceremonies, party, is_taken, base, requests, begun, now).routes,

@@ -19,12 +19,19 @@ class CeremonySignIn:
     """`ceremonies` may be shared with others: each has its purpose."""
 
     def __init__(
-        self, ceremonies: Ceremonies, party: Callable[[], RelyingParty], worlds: Worlds, now: Callable[[], Moment]
+        self,
+        ceremonies: Ceremonies,
+        party: Callable[[], RelyingParty],
+        worlds: Worlds,
+        now: Callable[[], Moment],
+        is_known_elsewhere: Callable[[bytes], bool] = lambda _: False,
     ) -> None:
+        """`is_known_elsewhere`: whether a passkey is of none of the worlds, and somebody's all the same."""
         self._ceremonies = ceremonies
         self._party = party
         self._worlds = worlds
         self._now = now
+        self._is_known_elsewhere = is_known_elsewhere
 
     def begin(self, browser: str, address: str, context: object) -> BegunSignIn:
         now_s = self._now().mono_s
@@ -46,7 +53,7 @@ class CeremonySignIn:
                 member.credential_id, member.public_key, member.sign_count, member.realm, member.user_handle
             )
         proved = authenticate(self._party(), taken, response, known)
-        if proved is PasskeyFault.CREDENTIAL_UNKNOWN:
+        if proved is PasskeyFault.CREDENTIAL_UNKNOWN and not self._is_known_elsewhere(response.credential_id):
             return SignInFault.CREDENTIAL_UNKNOWN
         if isinstance(proved, PasskeyFault) or member is None:
             return SignInFault.REFUSED

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.observe.audit.query_rules import COLUMNS, AuditQuery, KeptLine
+from gateway.observe.audit.query_rules import COLUMNS, HOUR_MS, AuditQuery, CallTally, KeptLine
 
 FORM = 1  # PRAGMA user_version
 WINDOW = 20_000  # rows that are looked at before the time is looked at
@@ -24,6 +24,11 @@ CREATE TABLE line (
 """
 _PLACES = ", ".join("?" * (len(COLUMNS) + 3))
 _INSERT = f"INSERT INTO line (number, at_ms, {', '.join(COLUMNS)}, fields) VALUES ({_PLACES})"
+_KEY = f"at_ms / {HOUR_MS} * {HOUR_MS}, tenant, sub, tool, decision, reason"
+_TALLY = f"""
+SELECT {_KEY}, count(*), coalesce(sum(json_extract(CAST(fields AS TEXT), '$.price_micros')), 0), max(at_ms)
+FROM line WHERE number >= ? AND number < ? AND event = 'tool_call' GROUP BY {_KEY}
+"""
 _encoder = msgspec.json.Encoder()
 
 
@@ -108,6 +113,14 @@ class AuditFile:
         )
         rows = self._connection.execute(statement, (*filters, limit))
         return [KeptLine(number, at_ms, event, msgspec.json.decode(fields)) for number, at_ms, event, fields in rows]
+
+    def tally(self, start: int, end: int) -> list[CallTally]:
+        """Of the calls with numbers from `start` to before `end`: how many there were of each kind, hour by hour."""
+        return [CallTally(*row) for row in self._connection.execute(_TALLY, (start, end))]
+
+    def at_ms(self, start: int, end: int) -> int | None:
+        """When the first of these lines was written; None: there is none."""
+        return self._value(f"SELECT min(at_ms) FROM line WHERE number >= {start:d} AND number < {end:d}")
 
     def close(self) -> None:
         """What was written is then in the one file, unless somebody is reading it."""

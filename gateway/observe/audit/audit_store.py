@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 import trio
@@ -42,6 +43,7 @@ TIDY_S = 3_600.0  # between looks for files that are too old, where nothing is w
 DAY_MS = 86_400_000
 
 Line = tuple[int, str, dict[str, object]]  # when, which event, its fields
+T = TypeVar("T")
 
 
 def numbered(folder: Path) -> list[tuple[int, Path]]:
@@ -165,8 +167,17 @@ class AuditStore:
         if self._complaints.hit(trio.current_time()):
             log.warning("audit_lines_lost", lines=self.lost_lines, reason=reason)
 
+    @property
+    def last_number(self) -> int:
+        """Of the lines that have been written."""
+        return self._next - 1
+
     async def search(self, query: AuditQuery) -> Found:
-        return await trio.to_thread.run_sync(partial(search, self.folder, query), limiter=self._looks)
+        return await self.look(partial(search, query=query))
+
+    async def look(self, work: Callable[[Path], T]) -> T:
+        """What `work` makes of the folder, in a thread that may look into its files."""
+        return await trio.to_thread.run_sync(partial(work, self.folder), limiter=self._looks)
 
     # ---- in a thread -------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ FILTERS = {
 TEXT_CHARS_MAX = 256  # of a filter; nothing that is kept is longer
 LINES_MAX = 1_000  # in one answer; who asks for more gets this many
 LINES_DEFAULT = 200
+HOUR_MS = 3_600_000
 _AGO = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -108,6 +109,20 @@ class KeptLine(msgspec.Struct, frozen=True):
     def shown(self) -> dict[str, Any]:
         at = datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
         return {"id": self.number, "at": at.replace("+00:00", "Z"), "event": self.event, **self.fields}
+
+
+class CallTally(msgspec.Struct, frozen=True):
+    """Calls of one hour that have all of this in common."""
+
+    hour_ms: int  # when it began
+    tenant: str | None
+    sub: str | None
+    tool: str | None
+    decision: str | None
+    reason: str | None
+    calls: int
+    micros: int  # what they cost together
+    last_ms: int
 
 
 class Found(msgspec.Struct, frozen=True):

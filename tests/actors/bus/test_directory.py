@@ -307,6 +307,36 @@ async def test_a_node_stays_listed_if_the_log_does_not_take_that_it_is_forgotten
     assert list(directory.ids()) == []
 
 
+async def test_watchers_are_told_which_node_is_another_whatever_it_is(directory: LocalDirectory) -> None:
+    told: list[str] = []
+    stop = directory.watch(told.append)
+
+    def news() -> list[str]:
+        said = list(told)
+        told.clear()
+        return said
+
+    node = await live(directory, "a")
+    assert set(news()) == {"a"}
+    await announce(directory, node, METRICS_CAPABILITY)
+    assert news() == ["a"]
+    directory.label(node, Labels("pump"))
+    assert news() == ["a"]
+    directory.label(node, Labels("pump"))  # as it was
+    assert news() == []
+    directory.went(node, 1, NodeClose.NORMAL, WALL_MS)
+    directory.went(node, 1, NodeClose.NORMAL, WALL_MS)
+    assert news() == ["a"]
+    await directory.forget("a", WALL_MS)
+    assert news() == ["a"]
+    await live(directory, "b", "another tenant")
+    assert set(news()) == {"b"}
+    stop()
+    stop()
+    await live(directory, "c")
+    assert news() == []
+
+
 def found(directory: LocalDirectory, node_id: str) -> NodeRecord:
     record = directory.find(node_id)
     assert record is not None

@@ -27,6 +27,25 @@ async def test_session_goes_live_in_the_order_of_the_wire(
     assert set(node.actor.tools) == {ECHO, SUBSCRIBE, f"sys.{NODE_ID}.metrics.snapshot"}
 
 
+async def test_calls_of_a_node_are_counted_and_the_last_one_is_dated(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    node = await live(gateway, nursery_of_actors)
+    counts = gateway.services.kept_of(NODE_ID).counts
+    for calls in (1, 2):
+        await trio.sleep(1)
+        at_ms = now().wall_ms
+        caller = Caller(node, nursery_of_actors)
+        node.ack((await node.commands(calls))[-1])
+        assert isinstance(await caller.answer(), Succeeded)
+        assert (counts.calls, counts.last_call_ms) == (calls, at_ms)
+    nothing = await node.actor.call("sysecho.x.y.z", {}, sub="agent_a", tenant="acme", deadline_at_ms=0)
+    assert isinstance(nothing, Failed)
+    assert counts.calls == 2
+    (use,) = {use for key, use in node.actor.uses().items() if key == ("system.echo", "echo")}
+    assert use.in_flight == 0
+
+
 async def test_call_goes_out_as_cmd_and_comes_back_as_its_result(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:

@@ -56,6 +56,27 @@ async def test_one_upstream_cadence_serves_every_listener(
     assert gateway.counts["telemetry_unasked"] == 1
 
 
+async def test_frames_and_drops_of_a_node_are_counted_across_its_sessions(
+    autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
+) -> None:
+    counts = None
+    for session in (1, 2):
+        node = await live(gateway, nursery_of_actors)
+        assert not isinstance(node.actor.attach(SUBSCRIBE, 1000, Recorder()), Failed)
+        (cmd,) = await node.commands(1)
+        node.ack(cmd, {})
+        telemetry(node, cmd.msg_id)
+        telemetry(node, cmd.msg_id)  # too soon
+        telemetry(node, cmd.msg_id, cpu_pct="hot")
+        telemetry(node, node.msg_id())  # of no cadence
+        counts = gateway.services.kept_of(NODE_ID).counts
+        assert (counts.frames, counts.drops) == (session, 3 * session)
+        node.connection.hang_up()
+        await until(lambda node=node: not node.actor.is_live)  # type: ignore[misc]
+    assert counts is not None
+    assert (counts.calls, counts.last_call_ms) == (0, None)
+
+
 async def test_cadence_is_in_no_log_and_takes_no_slot(
     autojump_clock: MockClock, gateway: Gateway, nursery_of_actors: trio.Nursery
 ) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.node.limit_rules import CapabilityLimits, OverLimit
+from actors.node.limit_rules import CapabilityLimits, CapabilityUse, OverLimit
 
 
 def limits(rps: float = 10, concurrency: int = 2, handler_ms: int = 2000) -> CapabilityLimits:
@@ -96,3 +96,12 @@ def test_tiny_rate_asks_for_a_wait_that_can_be_told(rate_per_s: float) -> None:
     over = limits.over_rate(0.1)
     assert over is not None
     assert over.retry_after_ms <= 24 * 3600 * 1000
+
+
+def test_use_is_what_runs_and_what_may_still_be_called_now() -> None:
+    one = limits(rps=3, concurrency=2, handler_ms=1000)
+    assert one.use(0.0) == CapabilityUse(0, 3)
+    assert one.over_rate(0.0) is None
+    one.occupy("a", 5.0)
+    assert one.use(0.0) == CapabilityUse(1, 2)
+    assert one.use(6.0) == CapabilityUse(0, 3)  # the node must have stopped, and the bucket is full again

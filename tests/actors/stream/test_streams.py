@@ -13,7 +13,7 @@ from actors.node.fleet import Fleet
 from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.rules import StreamRules
 from actors.stream.settings import StreamSettings
-from actors.stream.streams import Source, Streams
+from actors.stream.streams import OpenStream, Source, Streams
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
@@ -193,6 +193,34 @@ async def test_agent_over_its_limit_asks_nothing_of_the_node(autojump_clock: Moc
         assert isinstance(await here.open("01"), Failed)
         assert here.cadences() == ([], [])
         assert here.leftovers() == [0, 0, 0, 0]
+
+
+async def test_open_streams_are_seen_with_who_listens_to_what_since_when(autojump_clock: MockClock) -> None:
+    async with running() as here:
+        assert list(here.streams.looks()) == []
+        await trio.sleep(3)
+        opened_s = trio.current_time()
+        first, second = await here.open("01"), await here.open("02", subscriber(sub="agent_b"))
+        assert isinstance(first, StreamActor)
+        assert isinstance(second, StreamActor)
+        looks = list(here.streams.looks())
+        assert looks == [
+            OpenStream("01", here.source, subscriber(), opened_s),
+            OpenStream("02", here.source, subscriber(sub="agent_b"), opened_s),
+        ]
+        assert list(here.streams.looks(NODE_ID)) == looks
+        assert list(here.streams.looks("another node")) == []
+        first.close(StreamClose.NORMAL)  # it still takes its leave
+        assert [one.stream_id for one in here.streams.looks()] == ["02"]
+        second.client_gone()
+        assert list(here.streams.looks()) == []
+
+
+async def test_a_stream_over_its_quota_listens_to_nothing_and_is_not_seen(autojump_clock: MockClock) -> None:
+    async with running(StreamSettings(streams_per_tenant_max=1)) as here:
+        await here.open("01")
+        await here.open("02")
+        assert [one.stream_id for one in here.streams.looks()] == ["01"]
 
 
 # ---- a stream that has ended ----------------------------------------------------------------------------------------

@@ -63,3 +63,12 @@ def test_iterating_is_a_snapshot_that_survives_changes() -> None:
         nodes.remove(entries[2])
     assert seen == [0, 10, 20]
     assert list(nodes) == [0, 10]
+
+
+def test_items_are_the_actors_with_their_names_as_of_now() -> None:
+    nodes: Registry[str, str] = Registry()
+    for name in ("n1", "n2"):
+        nodes.add(nodes.entry(name, f"actor of {name}"))
+    items = nodes.items()
+    nodes.add(nodes.entry("n3", "actor of n3"))
+    assert items == [("n1", "actor of n1"), ("n2", "actor of n2")]

@@ -57,7 +57,7 @@ async def test_every_route_opens_to_its_scope_and_to_no_other(
     routes = {path: route for routes in operator.admin.operator_routes for path, route in routes.items()}
     assert len(routes) >= 6
     for path, route in routes.items():
-        assert route.scope in OperatorScope, f"{path} says no scope: nobody could be kept out of it"
+        assert route.scope is not None, f"{path} says no scope: nobody could be kept out of it"
         asked = path.replace("{}", NAMES.get(path, NODE_ID))
         with structlog.testing.capture_logs() as lines:
             response = await operator.ask(route.method, asked, b"{")

@@ -289,6 +289,7 @@ async def test_each_call_leaves_one_audit_line_without_what_was_said(
     assert "MARK" not in str(lines)
     assert agent not in str(lines)
     fields = {
+        "via",
         "tool",
         "node_id",
         "node_name",

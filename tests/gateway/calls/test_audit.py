@@ -74,6 +74,7 @@ async def test_line_of_a_call_says_who_what_and_how_much(
     assert line == {
         "event": "tool_call",
         "log_level": "info",
+        "via": "http",
         "tool": ECHO,
         "node_id": NODE_ID,
         "node_name": "pump-7",

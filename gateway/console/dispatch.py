@@ -1,0 +1,203 @@
+"""`POST /console/api/NAME`: whose request it is, whether it may, and what becomes of the answer.
+
+Every call is a POST with a JSON body, reads too, so that browsers send `Origin` with each: it has to be the console's
+own, exactly. The cookie names the session; the session's operator needs the scope of the call. Errors are envelopes,
+and nothing that somebody sent is in them. Whatever had to wait (for the body, for the answer) asks again whether the
+session stands.
+
+`act` is none of the table: it is answered by the very route that operators have under `/admin`, for the session's
+operator, with its checks and its line in the audit.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from actors.node.moment import Moment
+from gateway.console.access import ConsoleAccess
+from gateway.console.answers import (
+    NO_STORE,
+    refuse_body,
+    refuse_csrf,
+    refuse_rate,
+    refuse_scope,
+    refuse_session,
+    refuse_type,
+)
+from gateway.console.api import ConsoleCall, NoAnswer, Streamed
+from gateway.console.cookies import SESSION, cookie_of
+from gateway.console.feeds import Feeds
+from gateway.console.session_rules import Session
+from gateway.console.settings import ConsoleSettings
+from gateway.console.sign_in import CredentialShown, LinkShown, Nothing, PasskeyNamed, SignIn
+from gateway.identity.authenticator import SPEAKER
+from gateway.identity.tokens import OperatorScope, Principal, TokenFault
+from gateway.net.echo_answers import media_type
+from gateway.net.exchange import BODY_BYTES_MAX, Exchange
+from gateway.net.rates import Rate, address_of
+from gateway.net.router import ANY, Handler, Routes
+from schemas.errors import Code
+
+API = "/console/api/"
+ADMIN_PATH_CHARS_MAX = 256  # of `act`; a longer one is refused
+FEEDS_FULL_RETRY_MS = 5_000
+
+
+class _Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    path: Annotated[str, msgspec.Meta(pattern="^/admin/", max_length=ADMIN_PATH_CHARS_MAX)]
+    method: Literal["POST", "DELETE"]
+    body: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+OpenHandler: TypeAlias = Callable[[Exchange, Any], Awaitable[None]]
+SessionHandler: TypeAlias = Callable[[Exchange, Any, Session], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _InSession:
+    shape: type[Any]
+    handle: SessionHandler
+    scope: OperatorScope | None = None
+    is_rated: bool = False  # as an attempt to sign in
+
+
+class ConsoleApi:
+    def __init__(
+        self,
+        access: ConsoleAccess,
+        sign_in: SignIn,
+        feeds: Feeds,
+        calls: Iterable[ConsoleCall],
+        act: Handler,
+        settings: ConsoleSettings,
+        origin: Callable[[], str],
+        now: Callable[[], Moment],
+    ) -> None:
+        """`act` answers a request under `/admin`."""
+        self._access = access
+        self._feeds = feeds
+        self._act_on = act
+        self._origin = origin
+        self._now = now
+        self._attempts = Rate(settings.sign_ins_burst, settings.sign_ins_per_min / 60)
+        self._open: Mapping[str, tuple[type[Any], OpenHandler]] = {
+            "session": (LinkShown, sign_in.by_link),
+            "sign-in/options": (Nothing, sign_in.begin_sign_in),
+            "sign-in": (CredentialShown, sign_in.by_passkey),
+        }
+        self._in_session: dict[str, _InSession] = {
+            "session/end": _InSession(Nothing, sign_in.end),
+            "whoami": _InSession(Nothing, sign_in.whoami),
+            "passkey/options": _InSession(Nothing, sign_in.begin_passkey, is_rated=True),
+            "passkey": _InSession(CredentialShown, sign_in.finish_passkey),
+            "passkeys": _InSession(Nothing, sign_in.passkeys),
+            "passkey/remove": _InSession(PasskeyNamed, sign_in.remove),
+            "act": _InSession(_Act, self._act),
+        }
+        for call in calls:
+            if call.name in self._in_session or call.name in self._open:
+                raise ValueError(f"two calls of the console have the name {call.name}")
+            self._in_session[call.name] = _InSession(call.shape, partial(self._answer, call), call.scope)
+        self.routes: Routes = {f"{API}*": (ANY, self._handle)}
+
+    async def _handle(self, exchange: Exchange) -> None:
+        if exchange.method != "POST":
+            await exchange.refuse_method("POST")
+        elif exchange.header(b"origin") != self._origin():
+            await refuse_csrf(exchange)
+        elif media_type(exchange.header(b"content-type")) != "application/json":
+            await refuse_type(exchange)
+        else:
+            await self._dispatch(exchange, exchange.path.removeprefix(API))
+
+    async def _dispatch(self, exchange: Exchange, name: str) -> None:
+        if name in self._open:
+            shape, handle = self._open[name]
+            if await self._may_try(exchange):
+                request = await self._read(exchange, shape)
+                if request is not None:
+                    await handle(exchange, request)
+            return
+        session = await self._session(exchange)
+        if session is None:
+            return
+        call = self._in_session.get(name)
+        if call is None:  # only now: nobody else learns which calls there are
+            fix = "Compare the name with the console's reference."
+            await exchange.refuse(Code.MANIFEST_NOT_FOUND, "The console has no such call.", fix)
+        elif call.scope is not None and call.scope not in (session.principal.scopes or ()):
+            await refuse_scope(exchange, call.scope)
+        elif not call.is_rated or await self._may_try(exchange):
+            request = await self._read(exchange, call.shape)
+            if request is not None and await self._still(exchange, session):
+                await call.handle(exchange, request, session)
+
+    # ---- who asks, and for what --------------------------------------------------------------------------------------
+
+    async def _session(self, exchange: Exchange) -> Session | None:
+        """None when there is none, and that has been said."""
+        secret = cookie_of(exchange, SESSION)
+        session = None if secret is None else self._access.find(secret)
+        if session is None:
+            await refuse_session(exchange)
+        return session
+
+    async def _still(self, exchange: Exchange, session: Session) -> bool:
+        if self._access.stands(session):
+            return True
+        await refuse_session(exchange)
+        return False
+
+    async def _may_try(self, exchange: Exchange) -> bool:
+        wait_ms = self._attempts.take(address_of(exchange), self._now().mono_s)
+        if wait_ms is not None:
+            await refuse_rate(exchange, wait_ms)
+        return wait_ms is None
+
+    async def _read(self, exchange: Exchange, shape: type[Any]) -> Any | None:
+        """None when it is not of this shape, and that has been said."""
+        try:
+            return msgspec.json.decode(await exchange.body(BODY_BYTES_MAX), type=shape)
+        except (msgspec.MsgspecError, RecursionError):
+            await refuse_body(exchange)
+            return None
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    async def _answer(self, call: ConsoleCall, exchange: Exchange, request: Any, session: Session) -> None:
+        found = await exchange.while_there(partial(self._ask, call, exchange, request, session))
+        if found is None or not await self._still(exchange, session):
+            return
+        if isinstance(found, NoAnswer):
+            await exchange.refuse(found.code, found.message, found.suggested_fix)
+        else:
+            await exchange.json(found, headers=NO_STORE)
+
+    async def _ask(
+        self, call: ConsoleCall, exchange: Exchange, request: Any, session: Session
+    ) -> Mapping[str, Any] | NoAnswer | None:
+        """None when it has been answered, bit by bit."""
+        answer = call.answer(request, session.principal)
+        found = await answer if inspect.isawaitable(answer) else answer
+        if not isinstance(found, Streamed):
+            return found
+        if not await self._still(exchange, session):
+            return None
+        if not self._feeds.has_room(session):
+            message, fix = "Too many live views are open.", "Close a page of the console, then try again."
+            await exchange.refuse(Code.RATE_LIMITED, message, fix, retry_after_ms=FEEDS_FULL_RETRY_MS)
+            return None
+        await self._feeds.serve(exchange, session, found)
+        return None
+
+    async def _act(self, exchange: Exchange, request: _Act, session: Session) -> None:
+        def speaker() -> Principal | TokenFault:
+            return session.principal if self._access.stands(session) else TokenFault.REVOKED
+
+        exchange.add_to_answer({b"x-content-type-options": b"nosniff"})
+        stand_in = exchange.stand_in(request.method, request.path, bytes(request.body), {SPEAKER: speaker})
+        await self._act_on(stand_in)
