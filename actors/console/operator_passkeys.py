@@ -50,7 +50,7 @@ class OperatorPasskeys:
             passkeys = {} if loaded.snapshot is None else decode_snapshot(loaded.snapshot.data)
             for recorded in loaded.events:
                 passkeys = evolve(passkeys, decode(recorded.data))
-        except (msgspec.MsgspecError, UnreadableError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, UnreadableError) as error:
             log.error("console_passkeys_unreadable", causes=report(error))
             self._is_readable = False
             return

@@ -157,7 +157,7 @@ class Actions:
             return checked
         try:
             request = msgspec.json.decode(body, type=shape)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return Declined("malformed", "The body is not what this route takes.", "Compare it with the reference.")
         outcome = act(request, checked)
         return await outcome if inspect.isawaitable(outcome) else outcome

@@ -162,7 +162,7 @@ class ConsoleApi:
         """None when it is not of this shape, and that has been said."""
         try:
             return msgspec.json.decode(await exchange.body(BODY_BYTES_MAX), type=shape)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             await refuse_body(exchange)
             return None
 

@@ -64,15 +64,15 @@ class Console:
         self.off = origin if isinstance(origin, ConsoleOff) else None
         self._origin = origin
         self._new_id = new_id
-        self._feeds = Feeds(settings)
-        self.access = ConsoleAccess(settings, passkeys, verifier, now, self._feeds.end_of)
+        self.feeds = Feeds(settings)
+        self.access = ConsoleAccess(settings, passkeys, verifier, now, self.feeds.end_of)
         self._stop = trio.Event()
         if isinstance(origin, ConsoleOff):
             log.info("console_off", reason=origin.word)
             return
         party = _party_at(origin)
         sign_in = SignIn(self.access, ceremonies, party, is_known_elsewhere, audit, now, new_id)
-        api = ConsoleApi(self.access, sign_in, self._feeds, calls, act, settings, origin, now)
+        api = ConsoleApi(self.access, sign_in, self.feeds, calls, act, settings, origin, now)
         self.routes = {**ConsolePages(origin, PASSKEY_SCRIPT, settings, now).routes, **api.routes}
 
     # ---- as a feature ------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class Console:
 
     async def _run(self) -> None:
         await self._stop.wait()
-        self._feeds.stop()
+        self.feeds.stop()
         self.access.end_all()
 
     def revoke(self, token_id: str) -> None:

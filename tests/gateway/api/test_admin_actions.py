@@ -72,6 +72,7 @@ async def test_revoking_tells_what(autojump_clock: MockClock, operator: Operator
     ("path", "body", "status", "reason"),
     [
         ("/admin/mint", b"MARK", 400, "malformed"),
+        ("/admin/mint", b'{"sub": "MARK\xff"}', 400, "malformed"),
         ("/admin/mint", MINT | {"sub": "MARK"}, 400, "claims"),
         ("/admin/enroll", {"tenant": "acme", "node_id": "MARK"}, 400, "claims"),
         ("/admin/enroll", {"tenant": "MARK" * 20}, 400, "claims"),

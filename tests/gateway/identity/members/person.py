@@ -58,7 +58,8 @@ class Person:
 
     async def post(self, path: str, body: Any, **headers: str) -> httpx2.Response:
         """From a page: with its origin and its cookies."""
-        return await self._ask("POST", path, json.dumps(body).encode(), {"origin": self.origin, **headers})
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return await self._ask("POST", path, data, {"origin": self.origin, **headers})
 
     async def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> httpx2.Response:
         cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
