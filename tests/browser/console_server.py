@@ -1,5 +1,5 @@
-"""A server with the console's own pages and made-up answers, for what no real gateway shows at will: tens of thousands of
-nodes, hostile names, odd schemas, feeds that stall, break or are refused.
+"""A server with the console's own pages and made-up answers, for what no real gateway shows at will: thousands of nodes,
+hostile names, odd schemas, feeds that stall, break or are refused.
 
 It keeps to the wire of the console: POST and JSON, one-time links, a `__Host-` cookie, events over a POST.
 """
@@ -15,7 +15,8 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from gateway.console.pages import ASSETS, STATIC, TEMPLATES
+from gateway.console.agent_rules import agent_of
+from gateway.console.pages import ASSETS, MODULES, STATIC, TEMPLATES
 from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.pages.assets import COMMON_STATIC
 from gateway.pages.rendering import COMMON_TEMPLATES, PAGE_HEADERS
@@ -32,7 +33,12 @@ _END = object()
 class Refusal(Exception):  # noqa: N818  # an answer
     def __init__(self, status: int, code: str, message: str, fix: str = "Look again.") -> None:
         self.status = status
-        self.envelope = {"code": code, "message": message, "suggested_fix": fix, "correlation_id": "01M7NXQJS0CBBKT4CND45MRPZG"}
+        self.envelope = {
+            "code": code,
+            "message": message,
+            "suggested_fix": fix,
+            "correlation_id": "01M7NXQJS0CBBKT4CND45MRPZG",
+        }
 
 
 class FakeConsole:
@@ -40,14 +46,18 @@ class FakeConsole:
         self.fleet = fleet
         self.scopes: tuple[str, ...] = ALL_SCOPES
         self.sub = "op-anna"
+        self.offers_passkey = False
+        self.policy = POLICY
         self.engine: dict[str, Any] | None = None
         self.is_down = False  # connections are closed without an answer
         self.feeds_refused = False  # 429
         self.has_frames = True
+        self.refuses_tries = False  # for want of a budget
         self.forbids_acts = False  # as after scopes were taken away
         self.asked: list[tuple[str, Any]] = []
         self.acts: list[dict[str, Any]] = []
         self.tries: list[dict[str, Any]] = []
+        self.passkeys: list[dict[str, Any]] = []
         self._links: set[str] = set()
         self._sessions: set[str] = set()
         self._feeds: list[queue.Queue[Any]] = []
@@ -57,7 +67,7 @@ class FakeConsole:
             loader=FileSystemLoader([TEMPLATES, COMMON_TEMPLATES]), undefined=StrictUndefined, autoescape=True
         )
         environment.globals["assets"] = ASSETS
-        self.page = environment.get_template("console.html").render().encode()
+        self.page = environment.get_template("console.html").render(modules=MODULES).encode()
 
     @property
     def url(self) -> str:
@@ -94,6 +104,13 @@ class FakeConsole:
         sends_frames = node is not None and node["state"] == "live" and self.has_frames
         try:
             yield b": welcome\n\n"
+            if "fleet" in body:
+                yield _event("fleet", self._window(body["fleet"]))
+            if "audit" in body:
+                yield _event(
+                    "audit",
+                    {"lines": self.fleet.audit({**body["audit"], "limit": 100})["lines"][::-1], "skipped": False},
+                )
             while True:
                 try:
                     found = feed.get(timeout=FRAME_S if sends_frames else 15)
@@ -101,13 +118,20 @@ class FakeConsole:
                     found = ("ping", {})
                     if node is not None and sends_frames:
                         at_ms = now_ms()
-                        found = ("frame", {"cap_id": "metrics", "at_ms": at_ms, "frame": self.fleet.frame(node["node_id"], at_ms)})
+                        found = (
+                            "frame",
+                            {"cap_id": "metrics", "at_ms": at_ms, "frame": self.fleet.frame(node["node_id"], at_ms)},
+                        )
                 if found is _END:
                     return
                 event, data = found
-                yield f"event: {event}\ndata: {json.dumps(data)}\n\n".encode()
+                yield _event(event, data)
         finally:
             self._feeds.remove(feed)
+
+    def _window(self, query: dict[str, Any]) -> dict[str, Any]:
+        page = self.fleet.fleet(query)
+        return {**page, "ids": [row["node_id"] for row in page["rows"]]}
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
@@ -117,23 +141,26 @@ class FakeConsole:
         self._links.remove(link)
         session = secrets.token_urlsafe(32)
         self._sessions.add(session)
-        return session, {"operator": self.operator(), "passkey_offered": True}
+        return session, {"operator": self.operator(), "passkey_offered": self.offers_passkey}
 
     def operator(self) -> dict[str, Any]:
-        return {"sub": self.sub, "scopes": list(self.scopes), "ends_at_ms": now_ms() + 8 * 3_600_000}
+        ends_at_ms = now_ms() + 8 * 3_600_000
+        return {"sub": self.sub, "scopes": list(self.scopes), "ends_at_ms": ends_at_ms, "agent": agent_of(self.sub)}
 
     def admit(self, session: str, name: str) -> None:
         if session not in self._sessions:
             raise Refusal(401, "E_SAFETY_DENIED", "Nobody is signed in.")
         scope = SCOPE_OF.get(name, "fleet:read")
-        if name not in ("whoami", "session/end") and (scope not in self.scopes or (name == "act" and self.forbids_acts)):
+        if name not in ("whoami", "session/end", "passkeys") and (
+            scope not in self.scopes or (name == "act" and self.forbids_acts)
+        ):
             raise Refusal(403, "E_SAFETY_DENIED", f"This needs the scope {scope}.", f"Ask an operator for {scope}.")
 
     def answer(self, name: str, body: dict[str, Any], session: str) -> Any:
         fleet = self.fleet
         match name:
             case "whoami":
-                return self.operator()
+                return {"operator": self.operator(), "passkey_offered": self.offers_passkey}
             case "session/end":
                 self._sessions.discard(session)
                 return None
@@ -142,7 +169,9 @@ class FakeConsole:
             case "node":
                 node = fleet.find(body["node_id"])
                 if node is None:
-                    raise Refusal(404, "E_MANIFEST_NOT_FOUND", "No node has this id.", "The fleet page lists all of them.")
+                    raise Refusal(
+                        404, "E_MANIFEST_NOT_FOUND", "No node has this id.", "The fleet page lists all of them."
+                    )
                 return fleet.node(node)
             case "history":
                 events = [
@@ -152,18 +181,37 @@ class FakeConsole:
                 ]
                 return {"events": [event for event in events if event["version"] > body.get("after", 0)]}
             case "streams":
-                found = [{**stream, "node_id": node["node_id"], "node_name": node["name"]} for node in fleet.nodes[:9] for stream in fleet.node(node)["streams"]]
+                found = [
+                    {**stream, "node_id": node["node_id"], "node_name": node["name"]}
+                    for node in fleet.nodes[:9]
+                    for stream in fleet.node(node)["streams"]
+                ]
                 return {"streams": found, "total": len(found)}
             case "agents":
-                return {"agents": fleet.agents}
+                return {
+                    "agents": fleet.agents,
+                    "total": len(fleet.agents),
+                    "others": None,
+                    "since_ms": 1,
+                    "counted_since_ms": 1,
+                }
             case "agent":
                 return fleet.agent(body["sub"])
             case "policy":
-                return {"revision": "4be1a2c09d33", "path": "/etc/heliograph/policy.toml", "text": POLICY}
+                return {
+                    "revision": "4be1a2c09d33",
+                    "path": "/etc/heliograph/policy.toml",
+                    "text": self.policy,
+                    "file_revision": "4be1a2c09d33",
+                    "flaw": None,
+                }
             case "policy/explain":
                 return _explained(body)
             case "spaces":
-                return {"spaces": fleet.spaces}
+                limits = {"spaces_max": 10_000, "connections_max": 256, "total_bytes_max": 1 << 30}
+                return {"spaces": fleet.spaces, "total": len(fleet.spaces), "limits": limits}
+            case "passkeys":
+                return {"passkeys": self.passkeys}
             case "upstreams":
                 return {"upstreams": fleet.upstreams}
             case "engine":
@@ -173,10 +221,21 @@ class FakeConsole:
             case "act":
                 return self._act(body)
             case "try":
-                self.tries.append(body)
-                line = {**fleet.audit({"event": "tool_call"})["lines"][0], "tool": body["tool"], "sub": "agent_0b1c2d3e-8d0b-5c57-9a55-0d6c1f4b7a10"}
-                return {"answer": {"echoed": body["arguments"], "node_id": body["node_id"]}, "took_ms": 12.4, "price_micros": 15_000, "correlation_id": line["correlation_id"], "audit": line}
+                return self._try(body)
         raise Refusal(404, "E_MANIFEST_NOT_FOUND", "There is no such call.")
+
+    def _try(self, body: dict[str, Any]) -> dict[str, Any]:
+        self.tries.append(body)
+        line = self.fleet.audit({"event": "tool_call", "decision": "answered"})["lines"][0]
+        line = {**line, "tool": body["tool"], "sub": agent_of(self.sub)}
+        outcome: dict[str, Any] = {"answer": body["arguments"]}
+        if self.refuses_tries:
+            line |= {"decision": "refused", "reason": "budget", "price_micros": None}
+            fix = "Ask for a larger budget."
+            error = {"code": "E_SAFETY_DENIED", "message": "The budget of this agent is spent.", "suggested_fix": fix}
+            outcome = {"error": error}
+        told = {"took_ms": 12.4, "price_micros": line["price_micros"], "correlation_id": line["correlation_id"]}
+        return {**outcome, **told, "audit": line}
 
     def _act(self, body: dict[str, Any]) -> Any:
         self.acts.append(body)
@@ -184,12 +243,23 @@ class FakeConsole:
         match body["path"].rpartition("/")[2]:
             case "rename" if node is not None:
                 if body["body"]["name"] == "taken":
-                    raise Refusal(400, "E_MANIFEST_INVALID", "Another node of the tenant has this name.", "Choose another one.")
+                    raise Refusal(
+                        400, "E_MANIFEST_INVALID", "Another node of the tenant has this name.", "Choose another one."
+                    )
                 node["name"] = body["body"]["name"]
             case "tag" if node is not None:
-                node["tags"] = {key: value for key, value in node["tags"].items() if key not in body["body"]["remove"]} | body["body"]["set"]
+                node["tags"] = {
+                    key: value for key, value in node["tags"].items() if key not in body["body"]["remove"]
+                } | body["body"]["set"]
             case "renew" if node is not None:
-                return {"node_id": node["node_id"], "tenant": node["tenant"], "key": "c2VjcmV0", "certificate": "-----BEGIN…", "token": "eyJ…", "token_id": "01M7"}
+                return {
+                    "node_id": node["node_id"],
+                    "tenant": node["tenant"],
+                    "key": "c2VjcmV0",
+                    "certificate": "-----BEGIN…",
+                    "token": "eyJ…",
+                    "token_id": "01M7",
+                }
             case "revoke" if node is not None:
                 node.update(state="revoked", left={"code": 4403, "reason": "forbidden"})
             case space_id:
@@ -198,15 +268,40 @@ class FakeConsole:
         return {}
 
 
+def _event(name: str, data: Any) -> bytes:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
 def _explained(body: dict[str, Any]) -> dict[str, Any]:
     is_named = body["agent"].startswith("agent_6f1c")
     statements = [
-        {"about": "agent", "words": f"entry {1 if is_named else 2} is the first that matches", "line": 2 if is_named else 11, "value": 1},
-        {"about": "tool", "words": "allowed by sysecho.**" if is_named else "denied: none of the entry's tools matches", "line": 4 if is_named else 13, "value": is_named},
+        {
+            "about": "agent",
+            "words": f"entry {1 if is_named else 2} is the first that matches",
+            "line": 2 if is_named else 11,
+            "value": 1,
+        },
+        {
+            "about": "tool",
+            "words": "allowed by sysecho.**" if is_named else "denied: none of the entry's tools matches",
+            "line": 4 if is_named else 13,
+            "value": is_named,
+        },
         *([{"about": "price", "words": "$0.02 a call", "line": 8, "value": 20_000}] if is_named else []),
-        *([{"about": "pii", "words": "email in a result is redacted", "line": None, "value": None}] if is_named else []),
-    ]  # fmt: skip
-    return {"file": None, "agent": body["agent"], "tool": body["tool"], "allowed": is_named, "revision": "4be1a2c09d33", "statements": statements}
+        *(
+            [{"about": "pii", "words": "email in a result is redacted", "line": None, "value": None}]
+            if is_named
+            else []
+        ),
+    ]
+    return {
+        "file": None,
+        "agent": body["agent"],
+        "tool": body["tool"],
+        "allowed": is_named,
+        "revision": "4be1a2c09d33",
+        "statements": statements,
+    }
 
 
 class _Server(ThreadingHTTPServer):
@@ -225,11 +320,20 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path.startswith(f"{ASSETS}/"):
             name = path.rpartition("/")[2]
-            files = [file for file in (STATIC / name, COMMON_STATIC / name, PASSKEY_SCRIPT) if file.name == name and file.is_file()]
+            files = [
+                file
+                for file in (STATIC / name, COMMON_STATIC / name, PASSKEY_SCRIPT)
+                if file.name == name and file.is_file()
+            ]
             if not files:
                 self._send(404, b"", "text/plain")
                 return
-            self._send(200, files[0].read_bytes(), TYPES[files[0].suffix], {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"})
+            self._send(
+                200,
+                files[0].read_bytes(),
+                TYPES[files[0].suffix],
+                {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"},
+            )
         else:
             headers = {name.decode(): value.decode() for name, value in PAGE_HEADERS.items()}
             self._send(200, self.server.console.page, "text/html; charset=utf-8", headers)
@@ -255,11 +359,17 @@ class _Handler(BaseHTTPRequestHandler):
             if name == "live":
                 self._stream(console, body)
             elif name == "audit/export":
-                lines = "".join(json.dumps(line) + "\n" for line in console.fleet.audit({**body, "limit": 10_000})["lines"])
+                lines = "".join(
+                    json.dumps(line) + "\n" for line in console.fleet.audit({**body, "limit": 10_000})["lines"]
+                )
                 self._send(200, lines.encode(), "application/x-ndjson")
             else:
                 document = console.answer(name, body, session)
-                self._send(204 if document is None else 200, b"" if document is None else json.dumps(document).encode(), "application/json")
+                self._send(
+                    204 if document is None else 200,
+                    b"" if document is None else json.dumps(document).encode(),
+                    "application/json",
+                )
         except Refusal as refusal:
             self._send(refusal.status, json.dumps(refusal.envelope).encode(), "application/json")
 

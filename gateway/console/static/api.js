@@ -1,6 +1,6 @@
 /**
  * The console's calls, `POST /console/api/NAME`. Whatever fails throws an Error with words for a person: a `Refused` if
- * the gateway said no, an `Unreachable` if it said nothing. That a sign-in is needed is told to `session`, for all pages.
+ * the gateway said no, an `Unreachable` if it said nothing. That a sign-in is needed, `session` is told.
  */
 
 import { session } from "./session.js";

@@ -64,7 +64,7 @@ function toolItem(nodeId, tool, safetyClass, signal) {
   const panel = make("div", { className: "try-panel", hidden: true });
   const isStream = tool.verb === "subscribe";
   let form = null;
-  const toggle = make("button", { type: "button", ariaExpanded: "false", ariaLabel: `Try ${tool.name}` }, "Try it");
+  const toggle = make("button", { type: "button", ariaExpanded: "false", ariaLabel: `Try it: ${tool.name}` }, "Try it");
   toggle.onclick = () => {
     if (form === null) panel.append((form = new TryTool(nodeId, tool, signal)).element);
     panel.hidden = !panel.hidden;

@@ -1,25 +1,35 @@
 /** The console: who is signed in, which page the address names, and what all pages have around them. */
 
+import { open as agentPage } from "./agent-page.js";
+import { open as agentsPage } from "./agents-page.js";
 import { ask } from "./api.js";
 import { byId, copyOnClick, make } from "./dom.js";
+import { open as enginePage } from "./engine-page.js";
+import { open as fleetPage } from "./fleet-page.js";
 import { dateText, shortId } from "./formats.js";
 import { link } from "./link.js";
+import { open as logPage } from "./log-page.js";
+import { open as nodePage } from "./node-page.js";
 import { agentPath, code, lacking, note, pageHead, refusal } from "./parts.js";
+import { open as policyPage } from "./policy-page.js";
 import { session } from "./session.js";
 import { acceptOffer, comeIn, dismissOffer, findAgain, hasLink, isOffered, listen, say, sayEnded } from "./sign-in.js";
+import { open as spacesPage } from "./spaces-page.js";
+import { open as streamsPage } from "./streams-page.js";
+import { open as upstreamsPage } from "./upstreams-page.js";
 
-/** By the first part of the path: the module, the scope that its data takes, and the entry of the menu it is under. */
+/** By the first part of the path: what shows it, the scope that its data takes, and the entry of the menu it is under. */
 const PAGES = {
-  fleet: { module: "./fleet-page.js", scope: "fleet:read", title: "Fleet" },
-  node: { module: "./node-page.js", scope: "fleet:read", title: "Node", under: "fleet" },
-  agents: { module: "./agents-page.js", scope: "spend:read", title: "Agents" },
-  agent: { module: "./agent-page.js", scope: "spend:read", title: "Agent", under: "agents" },
-  policy: { module: "./policy-page.js", scope: "fleet:read", title: "Policy" },
-  streams: { module: "./streams-page.js", scope: "fleet:read", title: "Streams" },
-  spaces: { module: "./spaces-page.js", scope: "fleet:read", title: "Spaces" },
-  upstreams: { module: "./upstreams-page.js", scope: "fleet:read", title: "Upstreams" },
-  engine: { module: "./engine-page.js", scope: "fleet:read", title: "Engine" },
-  log: { module: "./log-page.js", scope: "fleet:read", title: "Log" },
+  fleet: { open: fleetPage, scope: "fleet:read", title: "Fleet" },
+  node: { open: nodePage, scope: "fleet:read", title: "Node", under: "fleet" },
+  agents: { open: agentsPage, scope: "spend:read", title: "Agents" },
+  agent: { open: agentPage, scope: "spend:read", title: "Agent", under: "agents" },
+  policy: { open: policyPage, scope: "fleet:read", title: "Policy" },
+  streams: { open: streamsPage, scope: "fleet:read", title: "Streams" },
+  spaces: { open: spacesPage, scope: "fleet:read", title: "Spaces" },
+  upstreams: { open: upstreamsPage, scope: "fleet:read", title: "Upstreams" },
+  engine: { open: enginePage, scope: "fleet:read", title: "Engine" },
+  log: { open: logPage, scope: "fleet:read", title: "Log" },
 };
 const FIRST = "/console/fleet";
 const WHERE = "heliograph.console.where"; // the page that a link should lead back to
@@ -75,9 +85,7 @@ async function show() {
     return;
   }
   try {
-    const { open } = await import(page.module);
-    if (signal.aborted) return;
-    const opened = open(place, { argument, query: new URLSearchParams(location.search), signal, title });
+    const opened = page.open(place, { argument, query: new URLSearchParams(location.search), signal, title });
     focusHeading(main);
     await opened;
   } catch (error) {

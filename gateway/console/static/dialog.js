@@ -4,8 +4,8 @@ import { make } from "./dom.js";
 import { refusal } from "./parts.js";
 
 /**
- * `body` are nodes of the form; `act` does it, and throws what is then told in the dialog. `when` says whether it can be
- * done as the form is. What `act` returns, if anything, takes the form's place, until the person closes it.
+ * `body` are nodes of the form; `act` does it, and throws what is then told in the dialog. `when` says whether it can
+ * be done as the form is. What `act` returns, if anything, takes the form's place, until the person closes it.
  */
 export function askInDialog({ title, body, submit, isDangerous = false, act, when = () => true }, signal) {
   const id = `dialog-${(dialogs += 1)}`;

@@ -53,7 +53,11 @@ function tableOf(name, rows) {
     make("thead", {}, head),
     make("tbody", {}, ...lines),
   );
-  return make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: wordsOf(name) }, table);
+  return make(
+    "div",
+    { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `Table of ${wordsOf(name)}` },
+    table,
+  );
 }
 
 const wordsOf = (name) => {

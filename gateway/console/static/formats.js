@@ -36,9 +36,14 @@ export function spanText(ms) {
   return `${Math.floor(span / DAY)} d`;
 }
 
-export const dateText = (ms) => new Date(ms).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
-export const clockText = (ms) => new Date(ms).toLocaleTimeString(undefined, { hour12: false });
-export const dayText = (ms) => new Date(ms).toLocaleDateString(undefined, { month: "short", day: "numeric" });
+// Made once: making one takes as long as formatting a hundred dates.
+const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const clocks = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hour12: false });
+const days = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+
+export const dateText = (ms) => dates.format(ms);
+export const clockText = (ms) => clocks.format(ms);
+export const dayText = (ms) => days.format(ms);
 
 /** Exact, with at least two decimals: $0.015. */
 export function moneyText(micros) {

@@ -111,7 +111,8 @@ export class LineChart {
     const [low, high] = [Math.min(...all), Math.max(...all)];
     const over = spanText(last.at - this.#points[0].at);
     const range = `between ${this.#format(low)} and ${this.#format(high)}`;
-    return `${this.title}: ${this.#valueText(last)} at last; ${range} in ${countOf(this.#points.length, "value")} over ${over}.`;
+    const count = countOf(this.#points.length, "value");
+    return `${this.title}: ${this.#valueText(last)} at last; ${range} in ${count} over ${over}.`;
   }
 
   #valueText({ values }) {

@@ -84,7 +84,11 @@ class NodePage {
       traffic: make("div", { className: "traffic" }),
       spark: sparkline([]),
       capabilities: make("div", { className: "capabilities" }),
-      streams: new DataTable({ caption: "Open streams", columns: STREAM_COLUMNS, idOf: (row) => row.stream_id }),
+      streams: new DataTable({
+        caption: "Streams of this node",
+        columns: STREAM_COLUMNS,
+        idOf: (row) => row.stream_id,
+      }),
       someStreams: note(),
       certificates: make("ul", { className: "plain-list" }),
       lines: auditTable({ caption: "What happened last", hasNode: false }),

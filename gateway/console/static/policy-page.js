@@ -61,7 +61,9 @@ export async function open(place, { query, signal }) {
       card("The file", about, lines),
       card(
         "What it means",
-        note("Which entry is an agent’s, whether it may use a tool, at what price, budget and rate. Nothing is called."),
+        note(
+          "Which entry is an agent’s, whether it may use a tool, at what price, budget and rate. Nothing is called.",
+        ),
         form,
         told,
       ),

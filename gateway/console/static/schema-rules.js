@@ -1,8 +1,8 @@
 /**
  * What form a JSON Schema has: a tree of fields that can be drawn, with `json` where one cannot be. Pure.
  *
- * Schemas of nodes' tools are the gateway's own, from its registry of kinds. Still, whatever is in one, this ends: depth,
- * fields and references are bounded. Whether a value fits is `schema-check.js`'s; the gateway has the last word.
+ * Schemas of nodes' tools are the gateway's own, from its registry of kinds. Still, whatever is in one, this ends:
+ * depth, fields and references are bounded. Whether a value fits is `schema-check.js`'s; the gateway has the last word.
  */
 
 export const DEPTH_MAX = 5; // of objects in objects; what lies deeper is written as JSON

@@ -4,6 +4,7 @@
  */
 
 import { make } from "./dom.js";
+import { countText } from "./formats.js";
 
 /**
  * `columns`: `{ title, sort?, className?, value(row), draw?(row) }`. `value` is what is shown, as text, and what tells
@@ -83,45 +84,30 @@ export class DataTable {
 /** For many rows: which part is shown, and the way to the others. `go` gets the offset. */
 export class Pager {
   #text = make("span", { className: "number" });
-  #go;
-  #limit;
-  #offset = 0;
+  #at = { offset: 0, limit: 1, total: 0 };
   #buttons;
 
-  constructor(limit, go) {
-    this.#limit = limit;
-    this.#go = go;
+  constructor(go) {
     // Not `disabled`: the one that has the focus would lose it at the end of the table.
-    const step = (text, label, offsetOf) => {
-      const onclick = ({ currentTarget }) => currentTarget.ariaDisabled !== "true" && this.#go(offsetOf());
-      return make("button", { type: "button", ariaLabel: label, onclick }, text);
+    const step = (text, ariaLabel, offsetOf) => {
+      const onclick = ({ currentTarget }) => currentTarget.ariaDisabled !== "true" && go(offsetOf(this.#at));
+      return make("button", { type: "button", ariaLabel, onclick }, text);
     };
     this.#buttons = [
       step("«", "First page", () => 0),
-      step("‹", "Previous page", () => Math.max(0, this.#offset - this.#limit)),
-      step("›", "Next page", () => this.#offset + this.#limit),
-      step("»", "Last page", () => Math.floor((this.#total - 1) / this.#limit) * this.#limit),
+      step("‹", "Previous page", ({ offset, limit }) => Math.max(0, offset - limit)),
+      step("›", "Next page", ({ offset, limit }) => offset + limit),
+      step("»", "Last page", ({ total, limit }) => Math.floor((total - 1) / limit) * limit),
     ];
     const [first, back, on, last] = this.#buttons;
-    this.element = make(
-      "nav",
-      { className: "pager", ariaLabel: "Pages of the table" },
-      first,
-      back,
-      this.#text,
-      on,
-      last,
-    );
+    const parts = [first, back, this.#text, on, last];
+    this.element = make("nav", { className: "pager", ariaLabel: "Pages of the table" }, ...parts);
   }
 
-  #total = 0;
-
-  show(offset, shown, total) {
-    [this.#offset, this.#total] = [offset, total];
-    const number = (value) => value.toLocaleString("en");
-    this.#text.textContent = total === 0
-      ? "0 of 0"
-      : `${number(offset + 1)}–${number(offset + shown)} of ${number(total)}`;
+  show({ offset, shown, total, limit }) {
+    this.#at = { offset, limit, total };
+    const range = `${countText(Math.min(offset + 1, total))}–${countText(offset + shown)}`;
+    this.#text.textContent = `${range} of ${countText(total)}`;
     const isFirst = offset === 0, isLast = offset + shown >= total;
     this.#buttons.forEach((button, at) => (button.ariaDisabled = String(at < 2 ? isFirst : isLast)));
   }

@@ -93,7 +93,7 @@ function shown({ answer, error, took_ms: tookMs, price_micros: price, correlatio
       error.suggested_fix ? make("p", {}, error.suggested_fix) : "",
       note(error.code ?? ""),
     )
-    : make("pre", { tabIndex: 0, ariaLabel: "Answer" }, JSON.stringify(answer, null, 2));
+    : make("pre", { tabIndex: 0, role: "region", ariaLabel: "Answer" }, JSON.stringify(answer, null, 2));
   return [summary, said, audit ? auditLine(audit) : ""];
 }
 
