@@ -122,7 +122,7 @@ class Members:
                 member_id, entry, lambda now_ms: member_rules.invite(wish, members, self.settings, now_ms)
             )
         finally:
-            if entry.state.member is None:
+            if entry.state.member is None:  # refused, or given up before it was begun
                 self._roll.entries.pop(member_id, None)
         return self._told(entry, decided, invite)
 

@@ -108,6 +108,7 @@ class Projects:
         self._of_label: dict[str, str] = {}
         self._being_created: set[str] = set()  # labels
         self._uses: Counter[str] = Counter()
+        self._is_one_unreadable = False  # and nobody knows which contents it has
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -134,6 +135,7 @@ class Projects:
                 raise ValueError("no record")
         except (UnreadableError, ValueError) as error:  # damaged, or of a newer version: that project's trouble alone
             log.error("project_unreadable", project_id=stream.removeprefix(_STATE), causes=report(error))
+            self._is_one_unreadable = True
             return
         self._put(Project(record, objects))
 
@@ -152,11 +154,12 @@ class Projects:
         return [self._entries[known].project for known in behind]
 
     def hashes_in_use(self) -> Set[str]:
-        """Of the contents of all published files. Not a copy: use it before the next await."""
+        """Of the contents of all published files that are known. Not a copy: use it before the next await."""
         return self._uses.keys()
 
     def uses(self, sha256: str) -> bool:
-        return sha256 in self._uses
+        """Whether a published file has this content, as far as that is known: if not, it is one that is kept."""
+        return self._is_one_unreadable or sha256 in self._uses
 
     # ---- projects and their rooms ------------------------------------------------------------------------------------
 
@@ -276,11 +279,15 @@ class Projects:
     # ---- files -------------------------------------------------------------------------------------------------------
 
     async def publish(
-        self, project_id: str, wish: SiteObject, still_good: Callable[[], EchoError | None] = _is_good
+        self,
+        project_id: str,
+        wish: SiteObject,
+        still_good: Callable[[], EchoError | None] = _is_good,
+        *more: Part,
     ) -> Published | EchoError:
         """A file whose bytes are durable under their hash already; its time is the project's to say.
 
-        `still_good` is asked when it has its turn, right before it is written.
+        `still_good` is asked when it has its turn, right before it is written. `more` is written with it.
         """
         replaced: list[SiteObject | None] = [None]
 
@@ -288,7 +295,10 @@ class Projects:
             replaced[0] = project.object(wish.path)
             return still_good() or project_rules.publish(project, wish, self.settings, now_ms)
 
-        done = await self._record(project_id, decide, self._append)
+        async def append(project: Project, decided: Sequence[Event]) -> EchoError | None:
+            return fault_of(await self._store.append(*_parts(project, decided), *more))
+
+        done = await self._record(project_id, decide, append)
         if isinstance(done, EchoError):
             return done
         (event,) = done.decided

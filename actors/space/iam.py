@@ -31,6 +31,7 @@ from actors.space.iam_events import (
     MemberAdded,
     Passkey,
     PasskeyAdded,
+    PasskeyUsed,
     UidTaken,
 )
 from actors.space.iam_rules import Iam, IamDecision, IamMember, NewMember
@@ -41,6 +42,9 @@ from schemas.echo.names import CLAIM, SECRET_BYTES, credential, credential_hash
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+_GIVINGS = (MemberAdded, PasskeyAdded, PasskeyUsed, InviteIssued, GrantIssued)
+"""What is written as often as somebody likes. What ends something is never refused: neither a rate nor a disk that is
+nearly full keeps a grant alive."""
 LOOK_S = 1.0  # between looks for grants whose time is up, at most: the wall clock may be set meanwhile
 
 
@@ -98,10 +102,11 @@ class SpaceIam:
 
     def find(self, access_token: str) -> Access | None:
         """What this token is good for, now; `giver` is the space."""
-        access = self._index.access.get(credential_hash(access_token))
-        if access is None or access.ends_ms <= self._now_ms() or not self._spaces.is_live(access.giver):
+        access_hash = credential_hash(access_token)
+        access = self._index.access.get(access_hash)
+        if access is None or not self._spaces.is_live(access.giver):
             return None
-        return access
+        return self._entries[access.giver].iam.grants.find(access_hash, self._now_ms())
 
     def stands(self, access: Access) -> bool:
         """Whether the grant of a token that was good is still there."""
@@ -315,9 +320,11 @@ class SpaceIam:
         uids = entry.iam.uids
         if not uids.may_claim(uid, member_id, self._settings.uid_limits, is_minted=is_minted):
             return False
-        if is_minted:
+        if uids.is_named(uid):
+            return True
+        if is_minted or not uids.has_room_for(member_id, self._settings.uid_limits):  # one of ours may come back
             uids.mint(uid, member_id)
-        elif not uids.is_named(uid):
+        else:
             uids.name(uid, member_id)
             self._unwritten.add(space_id)
             entry.unwritten.append(UidTaken(self._now_ms(), uid, member_id))
@@ -383,6 +390,11 @@ class SpaceIam:
             decided = decide(entry.iam, space, self._at_ms(entry))
             if isinstance(decided, EchoError) or not decided:
                 return decided
+            fault = (
+                self._spaces.giving_fault(space_id) if any(isinstance(event, _GIVINGS) for event in decided) else None
+            )
+            if fault is not None:
+                return fault
             passkeys = [event.passkey for event in decided if isinstance(event, MemberAdded | PasskeyAdded)]
             self._space_of.update((passkey.credential_id, space_id) for passkey in passkeys)
             recorded = await self._spaces.record(space_id, decided)

@@ -37,6 +37,8 @@ class SpaceSettings:
     iam_access_s: int = 3_600  # life of an access token, never beyond the room's; then it is 401, and refreshed
     iam_grants_max: int = 16  # of a member, standing; one more ends the one that was refreshed least recently
     iam_rotations_max: int = 1_000  # refreshes of one grant; then it is refreshed no more: its member signs in again
+    iam_givings_burst: int = 600  # sign-ins, refreshes, invites, new members of a space at once; then 503 `overloaded`
+    iam_givings_per_min: float = 30.0  # after those: all that a space with as many members and grants as may be needs
     iam_uids_max: int = 1_000  # names that members chose in the room of a space; another new one is closed with 4403
     iam_member_uids_max: int = 100  # of these, chosen by one member; another new one of theirs is closed with 4403
     iam_auth_s: float = 5.0  # for the `auth` frame of a connection without an access token; then 4408

@@ -76,6 +76,8 @@ class EchoSpaces:
         """Told of every space that ends while the gateway runs, at once: its sockets and sessions are to be closed."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
+        self.bytes_beside: Callable[[], int] = lambda: 0
+        """Of what shares the room on the disk, and its limits, with spaces."""
         self.on_load: Callable[[str, Sequence[Event], int], None] = lambda _space_id, _events, _seen_ms: None
         """At the start, told of every live space what its stream has, and when spaces were seen last."""
         self._seal = seal
@@ -283,6 +285,16 @@ class EchoSpaces:
         """To be held by whoever decides on a live space elsewhere, and has that recorded."""
         return self._turns.of(space_id, self.now().mono_s).lock
 
+    def giving_fault(self, space_id: str) -> EchoError | None:
+        """Why members of it cannot be given anything now, for the holder of its `turn`. None: it counts as given.
+
+        Spaces that are full are no reason: who cannot refresh a token cannot read either.
+        """
+        if self._has_short_disk():
+            return EchoError.STORAGE_NOT_READY
+        now_s = self.now().mono_s
+        return None if self._turns.of(space_id, now_s).givings.take(now_s) is None else EchoError.OVERLOADED
+
     async def record(self, space_id: str, decided: Sequence[Event], *parts: Part) -> bool | EchoError:
         """Write what was decided by the holder of its `turn`. Once begun it is finished, whoever still waits.
 
@@ -417,13 +429,17 @@ class EchoSpaces:
         return True
 
     def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
-        """Why as much as this may not be written at present, to any space; reads go on."""
+        """Why as much as this may not be written at present, to any space or beside them; reads go on."""
+        kept_bytes = self.store.totals().bytes + self.bytes_beside()
+        is_full = kept_bytes + max(1, more_bytes) > self.settings.total_bytes_max
+        return EchoError.STORAGE_NOT_READY if is_full or self._has_short_disk() else None
+
+    def _has_short_disk(self) -> bool:
         now_s = self.now().mono_s
         if now_s >= self._disk_seen_s + DISK_S:
             self._is_disk_short = self.store.disk_free_ratio() < self.settings.disk_free_min
             self._disk_seen_s = now_s
-        is_full = self.store.totals().bytes + max(1, more_bytes) > self.settings.total_bytes_max
-        return EchoError.STORAGE_NOT_READY if self._is_disk_short or is_full else None
+        return self._is_disk_short
 
 
 def error_of(refused: Refused) -> EchoError:

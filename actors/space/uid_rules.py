@@ -34,10 +34,11 @@ class UidOwners:
     def may_claim(self, uid: str, member_id: str, limits: UidLimits, *, is_minted: bool) -> bool:
         """Whether it is, or may become, this member's."""
         owner = self.owner(uid)
-        if owner is not None:
-            return owner == member_id
-        is_room = len(self._named) < limits.in_all_max and self._of_member[member_id] < limits.of_member_max
-        return is_minted or is_room
+        return owner == member_id if owner is not None else is_minted or self.has_room_for(member_id, limits)
+
+    def has_room_for(self, member_id: str, limits: UidLimits) -> bool:
+        """Whether another name may become this member's for good."""
+        return len(self._named) < limits.in_all_max and self._of_member[member_id] < limits.of_member_max
 
     def name(self, uid: str, member_id: str) -> None:
         """It is theirs for good. The first one keeps it."""
@@ -48,5 +49,6 @@ class UidOwners:
 
     def mint(self, uid: str, member_id: str) -> None:
         self._minted[uid] = member_id
+        self._minted.move_to_end(uid)
         if len(self._minted) > MINTED_MAX:
             self._minted.popitem(last=False)

@@ -14,7 +14,7 @@ from actors.node.moment import Moment
 from gateway.console.link_rules import Given, Links
 from gateway.console.session_rules import Session, Sessions, SignedInBy
 from gateway.console.settings import ConsoleSettings
-from gateway.identity.tokens import OperatorScope, Principal, TokenClass, Verifier
+from gateway.identity.tokens import NEVER_MS, OperatorScope, Principal, TokenClass, Verifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,8 @@ class ConsoleAccess:
         """For this operator, with these of its scopes; and with a passkey for the next time, if that is allowed."""
         now = self._now()
         life_ms = min(1000 * self._settings.link_s, principal.expires_at_ms - now.wall_ms)
-        given = Given(replace(principal, scopes=frozenset(scopes)), may_register)
+        # Without a date: to a token from before scopes, none would mean all.
+        given = Given(replace(principal, scopes=frozenset(scopes), issued_at_ms=NEVER_MS), may_register)
         secret = self._links.make(given, now.mono_s)
         return MadeLink(secret, now.wall_ms + life_ms)
 

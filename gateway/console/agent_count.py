@@ -6,9 +6,9 @@ look goes on. All of it is work for a thread, one at a time.
 """
 
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
+from time import monotonic
 
 import msgspec
 
@@ -41,7 +41,7 @@ class AgentCount:
         """What agents have done since then, as far as it can be counted now."""
         since_ms = max(since_ms, now_ms - HOURS_MAX * HOUR_MS) // HOUR_MS * HOUR_MS
         self._book.forget(now_ms // HOUR_MS * HOUR_MS - HOURS_MAX * HOUR_MS)
-        until_s = time.monotonic() + self._seconds_max
+        until_s = monotonic() + self._seconds_max
         if self._high is None:
             self._low = self._high = last_number + 1
             self._oldest_ms = now_ms
@@ -57,7 +57,7 @@ class AgentCount:
             for start, stop in _windows(path, first, last):
                 self._tally(path, start, stop)
                 self._high = stop
-                if time.monotonic() >= until_s:
+                if monotonic() >= until_s:
                     return
         self._high = end
 
@@ -67,7 +67,7 @@ class AgentCount:
             return
         for path, first, last in reversed(_files(folder, 1, self._low)):
             for start, stop in reversed(_windows(path, first, last)):
-                if self._oldest_ms < since_ms or self._book.is_full or time.monotonic() >= until_s:
+                if self._oldest_ms < since_ms or self._book.is_full or monotonic() >= until_s:
                     return
                 began_ms = self._tally(path, start, stop)
                 self._low = start

@@ -88,7 +88,8 @@ class AgentPages:
     async def agent(self, ask: AgentAsk, operator: Principal) -> Answer:
         sub = ask.sub
         if not AGENT_ID.match(sub):
-            return NoAnswer(Code.MANIFEST_NOT_FOUND, "No such agent.", "An agent is agent_<uuid>: the sub of its token.")
+            fix = "An agent is agent_<uuid>: the sub of its token."
+            return NoAnswer(Code.MANIFEST_NOT_FOUND, "No such agent.", fix)
         try:
             ledgers = await report(self._store, self._ledgers, sub, HISTORY_EVENTS_MAX)
         except (UnreadableError, UnreadableLedgerError):

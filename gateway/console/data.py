@@ -28,6 +28,7 @@ from gateway.console.fleet_table import FleetTable, Roll
 from gateway.console.live import Live, LiveAsk
 from gateway.console.node_page import HistoryAsk, NodeAsk, NodePages
 from gateway.console.policy_pages import ExplainAsk, PolicyPages
+from gateway.console.settings import ConsoleSettings
 from gateway.console.world_pages import SpacesAsk, SpacesShown, spaces_page, upstreams_page
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
@@ -71,6 +72,7 @@ class Shown:
     policy: PolicySource
     upstreams: Upstreams
     spaces: SpacesShown | None  # None: there are none
+    settings: ConsoleSettings
     now: Callable[[], Moment]
 
 
@@ -82,7 +84,7 @@ class ConsoleData:
         nodes, now = shown.nodes, shown.now
         table = FleetTable(shown.directory, shown.register, nodes.counts_of, now)
         feeds = None if shown.audit is None else AuditFeeds(shown.audit)
-        live = Live(table, shown.directory, nodes, nodes.intervals_of, feeds, now)
+        live = Live(table, shown.directory, nodes, nodes.intervals_of, feeds, now, shown.settings.rest_s)
         pages = NodePages(
             live, shown.directory, shown.register, shown.streams, shown.store, nodes.uses_of, shown.leafs_of, now
         )

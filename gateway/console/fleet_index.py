@@ -40,8 +40,8 @@ class FleetIndex:
         """`frames_per_s` says of a row what it is by the last sample."""
         self.rows: dict[str, Row] = {}
         self.states: Counter[ListedState] = Counter()
-        self.moment = 0
-        """Another number whenever the volatile columns are to be looked at again."""
+        self.moments = dict.fromkeys(VOLATILE, 0)
+        """Another number whenever a volatile column is to be looked at again."""
         self._values: Mapping[Sort, Value] = {**VALUES, Sort.FRAMES_PER_S: frames_per_s}
         self._changes: deque[tuple[Row | None, Row | None]] = deque(maxlen=CHANGES_MAX)
         self._changed = 0  # changes so far
@@ -80,7 +80,7 @@ class FleetIndex:
         kept = self._kept.get(key)
         if kept is None or not self._brought_up(sort, wanted, kept):
             rows = self._made(sort) if wanted.takes_all else self._ordered(sort, ALL).only(wanted)
-            kept = self._kept[key] = _Kept(rows, self._changed, self.moment)
+            kept = self._kept[key] = _Kept(rows, self._changed, self.moments.get(sort, 0))
             if len(self._kept) > ORDERS_MAX:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
@@ -90,7 +90,7 @@ class FleetIndex:
         """Whether it is up to date now; False: it has to be made anew."""
         behind = self._changed - kept.changes
         if sort in VOLATILE:  # values are others without a change: nobody could find a row by its old one
-            return not behind and kept.moment == self.moment
+            return not behind and kept.moment == self.moments[sort]
         if behind > len(self._changes):
             return False
         for older, newer in islice(self._changes, len(self._changes) - behind, None):

@@ -20,11 +20,11 @@ from actors.node.moment import Moment
 from actors.register.events import Member
 from actors.register.listed_node import ListedNode, ListedState
 from gateway.console.fleet_index import FleetIndex
-from gateway.console.fleet_rules import FleetQuery, Row, row_of
+from gateway.console.fleet_rules import FleetQuery, Row, Sort, row_of
 from gateway.console.frame_samples import FrameSamples
 
 ROWS_A_TURN = 250  # looked at between two checkpoints
-ORDERS_S = 1.0  # for which an order by calls, drops or frames a second is good: they change with every call
+ORDERS_S = 1.0  # for which an order by calls or drops is good: they change with every call
 
 
 class Roll(Protocol):
@@ -129,11 +129,13 @@ class FleetTable:
             self._as_of_ms = now.wall_ms
             if now.mono_s - self._orders_as_of_s >= ORDERS_S:
                 self._orders_as_of_s = now.mono_s
-                self.index.moment += 1
+                self.index.moments[Sort.LAST_CALL] += 1
+                self.index.moments[Sort.DROPS] += 1
 
     def sample(self) -> None:
         """Note how many frames there were: to be called every `SAMPLE_S`."""
         self.samples.take(self._now().mono_s)
+        self.index.moments[Sort.FRAMES_PER_S] += 1
 
     def rest(self) -> None:
         """Nobody looks any more."""

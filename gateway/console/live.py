@@ -36,7 +36,6 @@ from schemas.labels import TAG_RULE
 
 TICK_S = 1.0
 TICKS_A_SAMPLE = round(SAMPLE_S / TICK_S)
-REST_S = 60.0  # after the last look at the fleet; then the table rests, and the next look makes it anew
 ATTACH_S_MAX = 2.0  # for a node to be listened to; then it is tried again
 
 BAD_TAG = NoAnswer(Code.MANIFEST_INVALID, "A tag to look for is not of the right shape.", TAG_RULE)
@@ -63,6 +62,7 @@ class Live:
         intervals_of: Intervals,
         audit: AuditFeeds | None,
         now: Callable[[], Moment],
+        rest_s: float,
     ) -> None:
         """Without an audit nothing of it can be followed."""
         self._table = table
@@ -71,6 +71,7 @@ class Live:
         self._intervals_of = intervals_of
         self._audit = audit
         self._now = now
+        self._rest_s = rest_s
         self._windows: dict[FleetQuery, _Window] = {}
         self._nodes: dict[str, NodeFeed] = {}
         self._looked_s = -inf
@@ -164,7 +165,7 @@ class Live:
         while True:
             await self._looked.wait()
             ticks, due_s = 0, trio.current_time()
-            while self._windows or self._nodes or self._now().mono_s - self._looked_s < REST_S:
+            while self._windows or self._nodes or self._now().mono_s - self._looked_s < self._rest_s:
                 if ticks % TICKS_A_SAMPLE == 0 and self._table.is_open:
                     self._table.sample()
                 await self.tick()

@@ -19,6 +19,7 @@ from actors.console.operator_passkeys import OperatorPasskeys
 from actors.log.sqlite_store import SqliteStore
 from actors.member.members import Members
 from actors.project.projects import Projects
+from actors.push.counts import PushCounts
 from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -77,6 +78,9 @@ from gateway.observe.audit.audit_store import opened_audit
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
+from gateway.projects.s3_bucket import opened_bucket
+from gateway.push.network import Network
+from gateway.push.opening import opened_project_store, push_tools
 from gateway.spaces.opening import opened_spaces
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
@@ -130,10 +134,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, make_binding: MakeBinding = Binding) -> AsyncIterator[Running]:
+async def running(
+    settings: Settings, make_binding: MakeBinding = Binding, push_network: Network | None = None
+) -> AsyncIterator[Running]:
     """A gateway, listening, for as long as the block lasts; leaving it stops everything in order.
 
-    `make_binding` lets a test add to what the MCP endpoint offers.
+    `make_binding` lets a test add to what the MCP endpoint offers, `push_network` be a push service.
     Raises SettingsError before anything has started, ProcessMustStopError when the gateway cannot go on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -153,7 +159,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if has_base else None
     console_at = console_origin(settings, http, admin, scheme)
     mint, now_here = Mint(os.urandom), now_of_this_run()
-    space_counts = SpaceCounts()
+    space_counts, push_counts = SpaceCounts(), PushCounts()
+    push = push_tools(settings.push, now_here, push_counts, push_network)
+    has_push = push is not None and settings.echo.enabled
 
     def new_id() -> str:
         return mint.mint(now_here().wall_ms)
@@ -164,6 +172,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         async with (
             await SqliteStore.open(folder.log_path) as store,
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
+            opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
+            opened_project_store(folder.path, settings.echo.store_limits, is_wanted=has_push) as push_store,
             spans_to(settings.otel) as spans,
             opened_audit(folder.path, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
@@ -227,7 +237,21 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return is_of_space or is_of_fleet(credential_id)
 
             echo = await echo_side(
-                kept, settings, base, store, supervisor, devices.pump, ceremonies, audit, is_of_no_space, new_id
+                kept,
+                settings,
+                base,
+                store,
+                supervisor,
+                devices.pump,
+                ceremonies,
+                audit,
+                is_of_no_space,
+                new_id,
+                folder.path,
+                echo_key,
+                bucket,
+                push,
+                push_store,
             )
             spaces, rooms = echo.spaces, echo.rooms
             signing_in = sign_in(
@@ -278,6 +302,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
                 audit=kept_audit,
+                push=push_counts,
                 started_s=now_here().wall_ms / 1000,
             )
 
@@ -322,6 +347,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     spaces=None
                     if admin_spaces is None or spaces is None
                     else SpacesShown(settings.echo, spaces.__len__, admin_spaces.page),
+                    settings=settings.console,
                     now=now_here,
                 )
             )
@@ -395,6 +421,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 tls=http_tls,
                 takes_upgrade=takes_upgrade,
                 form_of=form_of,
+                sites=echo.sites,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")

@@ -9,20 +9,13 @@ from actors.space.events import Space
 from actors.space.space_files import FileComing, SpaceFiles
 from actors.space.store import StoredFile
 from gateway.net.body_pace_rules import BodyPace
+from gateway.net.byte_range_rules import ByteRange, Unsatisfiable, byte_range
 from gateway.net.cors import CORS
 from gateway.net.exchange import BodyTooLarge, Exchange, Receive, Send
 from gateway.spaces.admission import SpaceAdmission, address_of
 from gateway.spaces.answers import NO_STORE, media_type, refuse
 from gateway.spaces.documents import Documents
-from gateway.spaces.file_content_rules import (
-    ByteRange,
-    Unsatisfiable,
-    byte_range,
-    disposition,
-    file_name,
-    served_type,
-    stored_type,
-)
+from gateway.spaces.file_content_rules import disposition, file_name, served_type, stored_type
 from gateway.spaces.multipart import OVERHEAD_BYTES_MAX, MultipartFile, boundary_of
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.upload_shares import SHARE_AGAIN_MS, UploadShares
@@ -143,8 +136,7 @@ class FileRoutes:
             return
         headers = {**_SANDBOX, b"etag": etag.encode(), b"content-disposition": disposition(file.name).encode()}
         if part is not None:
-            last = part.start + part.length - 1
-            headers[b"content-range"] = b"bytes %d-%d/%d" % (part.start, last, file.size)
+            headers[b"content-range"] = part.content_range(file.size)
         whole = part or ByteRange(0, file.size)
         fields = [
             (b"content-type", served_type(file.content_type).encode()),

@@ -103,6 +103,24 @@ def test_ready_made_lines_name_the_gateway_and_a_token(demo: Demo) -> None:
     assert f"passkey. Then give the client this address, and no token:\n\n  {demo.ready['http']}/mcp/fleet\n" in told
 
 
+def test_link_to_the_console_is_printed_and_signs_in_once(demo: Demo) -> None:
+    link: str = demo.ready["console"]
+    assert re.fullmatch(r"http://localhost:\d+/console#k=[A-Za-z0-9_-]{43}", link)
+    assert f"heliograph console --data {demo.data}\n\n  {link}\n" in demo.output.read_text()
+    origin, _, secret = link.partition("/console#k=")
+    request = urllib.request.Request(
+        f"{demo.ready['http']}/console/api/session",
+        data=json.dumps({"link": secret}).encode(),
+        headers={"origin": origin, "content-type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        assert json.load(response)["operator"]["sub"] == "demo"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(request, timeout=PATIENCE_S)
+    made = json.loads(demo.command("console", "--json").stdout)
+    assert made["url"].startswith(f"{origin}/console#k=")
+
+
 def _room(demo: Demo) -> str:
     link: str = demo.ready["space"]
     return link.replace("http://localhost", "ws://127.0.0.1").replace("/s/", "/ws/s/")
@@ -121,6 +139,23 @@ def test_its_space_is_a_link_to_a_room_in_which_a_node_talks(demo: Demo) -> None
         assert frame["uid"] == "node-pump-2"
         assert frame["data"].keys() == {"capability", "metric", "value", "unit", "at"}
         assert 0 <= frame["data"]["value"] <= 100
+
+
+def test_its_board_is_a_site_on_a_hostname_of_its_own_with_the_fleet_in_its_room(demo: Demo) -> None:
+    site = demo.ready["site"]
+    assert site["url"] == demo.ready["http"].replace("127.0.0.1", "board.localhost")
+    assert f"  {site['url']}\n" in demo.output.read_text()
+    assert demo.ready["api_bearer_token"] not in demo.output.read_text()
+    headers = {"host": site["url"].removeprefix("http://")}
+    request = urllib.request.Request(f"{demo.ready['http']}/room.json", headers=headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        room = json.load(response)
+    assert room["websocket_url"] == f"{room['base'].replace('http', 'ws')}/ws/s/{room['token']}"
+    with connect(room["websocket_url"].replace("localhost", "127.0.0.1"), proxy=None) as joined:
+        frames = (json.loads(joined.recv(PATIENCE_S)) for _ in range(8))
+        said = [frame["data"] for frame in frames if frame["type"] == "msg"]
+    assert {one["node"] for one in said} == {"pump-1", "pump-2"}
+    assert {(one["site"], 0 < one["mem_pct"] < 100) for one in said} == {("lab", True)}
 
 
 def test_demo_agent_has_a_larger_budget_than_others_by_a_policy(demo: Demo) -> None:

@@ -192,7 +192,7 @@ async def test_steps_of_a_look_add_up(audit: Audit, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(agent_count, "WINDOW", 7)
     await audit.write(50)
     times = iter(range(10_000))
-    monkeypatch.setattr(agent_count.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(agent_count, "monotonic", lambda: next(times))
     count = AgentCount(seconds_max=3)
     seen = [(await audit.calls(count=count)).get("agent_a", 0) for _ in range(30)]
     await audit.write(20)

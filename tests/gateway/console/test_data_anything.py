@@ -59,7 +59,8 @@ class Here:
 
     def ask(self, name: str, body: bytes) -> Answer:
         assert self.visitor is not None
-        return self._do(partial(self.visitor.post, name, body))
+        answer: Answer = self._do(partial(self.visitor.post, name, body))
+        return answer
 
     def read_some(self, name: str, body: bytes) -> str:
         """The head of an answer that may have no end."""
@@ -70,7 +71,8 @@ class Here:
             async with self.visitor.feed(name, body) as (head, _):
                 return head
 
-        return self._do(read)
+        head: str = self._do(read)
+        return head
 
     def _do(self, work: Callable[[], Any]) -> Any:
         async def bounded() -> Any:

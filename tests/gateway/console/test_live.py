@@ -15,7 +15,7 @@ from gateway.console import fleet_table
 from gateway.console.api import NoAnswer, Streamed
 from gateway.console.audit_feed import AuditFeeds, AuditFilter
 from gateway.console.fleet_rules import FleetQuery
-from gateway.console.live import REST_S, Live, LiveAsk
+from gateway.console.live import Live, LiveAsk
 from gateway.console.mailbox import EVENTS_MAX, PING_S
 from gateway.console.node_feed import AGAIN_S, CAPABILITIES_MAX
 from schemas.errors import Code
@@ -23,6 +23,7 @@ from tests.gateway.console.fleet import Fleet
 from tests.gateway.console.rows import IDS, NOW_MS
 from tests.schemas.examples import ECHO_CAPABILITY, METRICS_CAPABILITY
 
+REST_S = 60.0
 FRAME = {
     "ts_ms": NOW_MS,
     "node_id": IDS[0],
@@ -52,7 +53,8 @@ class FakeBus:
     def last_frame(self, _node_id: str) -> LastFrame | None:
         return self.last
 
-    def intervals_of(self, _node_id: str, _cap_id: str) -> list[int]:
+    def intervals_of(self, node_id: str, cap_id: str) -> list[int]:
+        del node_id, cap_id
         return self.intervals
 
     async def attach(self, node_id: str, tool: str, interval_ms: int, listener: Listener) -> Attachment | Failed:
@@ -110,7 +112,7 @@ class Site:
     def __init__(self, nursery: trio.Nursery, audit: AuditFeeds | None = None) -> None:
         self.fleet = Fleet(now)
         self.bus = FakeBus()
-        self.live = Live(self.fleet.table, self.fleet.directory, self.bus, self.bus.intervals_of, audit, now)
+        self.live = Live(self.fleet.table, self.fleet.directory, self.bus, self.bus.intervals_of, audit, now, REST_S)
         self._nursery = nursery
 
     async def open(self, **ask: Any) -> Page:
@@ -372,7 +374,7 @@ async def test_whoever_leaves_while_the_node_is_being_asked_leaves_no_listener(a
             await answered.wait()
             return await attach(*source)
 
-        here.bus.attach = slowly  # type: ignore[method-assign]
+        here.bus.attach = slowly  # type: ignore[method-assign, assignment]
         page = await here.open(node=IDS[0])
         await asked.wait()
         await here.close(page)

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from gateway.console.settings import ConsoleSettings
 from gateway.identity.tokens import OperatorScope
 from tests.actors.node.harness import now
-from tests.gateway.console.site import ORIGIN, PLENTY, SESSION, Browser, Site, operator
+from tests.gateway.console.site import ORIGIN, PLENTY, SESSION, Browser, Site, asked, operator
 
 LINK_S, SESSION_S = PLENTY.link_s, PLENTY.session_s
 
@@ -195,6 +195,28 @@ async def test_two_cookies_of_the_name_are_none(autojump_clock: MockClock) -> No
         (mine.upper(), 401),
     ):
         assert (await browser.post("whoami", cookie=cookie)).status == status, cookie
+
+
+async def test_cookies_may_come_in_a_header_each(autojump_clock: MockClock) -> None:
+    """As browsers send them over HTTP/2."""
+    site = await Site().open()
+    browser = await site.signed_in()
+    mine = f"{SESSION}={browser.cookies[SESSION]}".encode()
+    head = [(b"origin", ORIGIN.encode()), (b"content-type", b"application/json")]
+    for cookies, status in (((b"a=b", mine, b"c=d"), 200), ((mine, mine), 401), ((b"a=b",), 401)):
+        headers = [*head, *((b"cookie", one) for one in cookies)]
+        answer = await asked(site.app, "POST", "/console/api/whoami", b"{}", headers)
+        assert answer is not None
+        assert answer.status == status
+
+
+async def test_operator_without_scopes_gets_none_by_a_link(autojump_clock: MockClock) -> None:
+    """Also if its token is as old as those that name none and have all."""
+    site = await Site().open()
+    nobody = replace(operator(), scopes=frozenset(), issued_at_ms=0)
+    browser = await site.signed_in(nobody)
+    assert (await browser.post("whoami")).json["operator"]["scopes"] == []
+    assert (await browser.post("act", {"path": "/admin/poke", "method": "POST"})).status == 403
 
 
 async def test_too_many_sessions_end_the_oldest(autojump_clock: MockClock) -> None:

@@ -1,13 +1,14 @@
 """One check for all routes: who gets in, what the others are told, and what the log learns of it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import structlog
 import trio
 
-from gateway.identity.authenticator import FOR_AGENTS, FOR_OPERATORS, Authenticator, NotAdmitted, RouteKind
+from gateway.identity.authenticator import FOR_AGENTS, FOR_OPERATORS, SPEAKER, Authenticator, NotAdmitted, RouteKind
 from gateway.identity.tokens import OperatorScope, Principal, Scope, TokenClass, TokenFault, Verifier, key_id
 from gateway.net.exchange import BODY_NOW, Exchange
 from tests.actors.node.harness import now
@@ -116,3 +117,33 @@ async def test_token_that_ends_while_its_body_comes_is_not_admitted(verifier: Ve
     assert await agents.admit_with_body(asking.exchange) is None
     assert asking.challenge[0] == 401
     assert agents.check(asking.exchange) == NotAdmitted(TokenFault.REVOKED)
+
+
+# ---- sessions that speak for an operator -----------------------------------------------------------------------------
+
+ADA = Principal("ada", "operators", TokenClass.OPERATOR, frozenset({OperatorScope.FLEET_READ}), JTI, 0, 2**50)
+
+
+@pytest.mark.parametrize("spoken", [ADA, TokenFault.REVOKED])
+async def test_session_speaks_for_an_operator_whatever_bearer_is_there(
+    verifier: Verifier, spoken: Principal | TokenFault
+) -> None:
+    asking = Asking(token(token_class=TokenClass.OPERATOR, sub="bob", scopes=list(OperatorScope)))
+    asking.exchange.scope["extensions"][SPEAKER] = lambda: spoken
+    checked = Authenticator(verifier, now, FOR_OPERATORS).check(asking.exchange)
+    assert checked == (spoken if isinstance(spoken, Principal) else NotAdmitted(TokenFault.REVOKED))
+
+
+async def test_session_opens_nothing_of_another_class_or_scope(verifier: Verifier) -> None:
+    asking = Asking(None)
+    asking.exchange.scope["extensions"][SPEAKER] = lambda: replace(ADA, token_class=TokenClass.AGENT_RUNTIME)
+    assert Authenticator(verifier, now, FOR_OPERATORS).check(asking.exchange) == NotAdmitted(TokenFault.WRONG_CLASS)
+    asking.exchange.scope["extensions"][SPEAKER] = lambda: ADA
+    writers = replace(FOR_OPERATORS, scopes=(OperatorScope.FLEET_WRITE,))
+    assert Authenticator(verifier, now, writers).check(asking.exchange) == NotAdmitted(None, OperatorScope.FLEET_WRITE)
+
+
+async def test_routes_of_agents_know_no_sessions(verifier: Verifier) -> None:
+    asking = Asking(None)
+    asking.exchange.scope["extensions"][SPEAKER] = lambda: replace(ADA, token_class=TokenClass.AGENT_RUNTIME)
+    assert Authenticator(verifier, now, FOR_AGENTS).check(asking.exchange) == NotAdmitted(TokenFault.MISSING)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.identity.operator_rules import ALL_SCOPES, Minter, MintRefused, judge_mint, operator_scopes
+from gateway.identity.operator_rules import ALL_SCOPES, Minter, MintRefused, judge_link, judge_mint, operator_scopes
 from gateway.identity.tokens import OperatorScope, Principal, Scope, TokenClass
 from schemas.errors import Code
 
@@ -131,3 +131,37 @@ def test_only_an_operator_token_may_not_outlive_the_one_that_mints_it(token_clas
     else:
         assert judged == WORDS[token_class]
     assert judge_mint(token_class, WORDS[token_class], ENDS_MS + 1000, None) == WORDS[token_class]
+
+
+# ---- links to the console --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "has", "given"),
+    [
+        (None, {READ, WRITE}, {READ, WRITE}),
+        (None, set(), set()),
+        (["fleet:read"], {READ, WRITE}, {READ}),
+        (["fleet:read", "fleet:read"], {READ}, {READ}),
+        (list(OperatorScope), ALL_SCOPES, ALL_SCOPES),
+    ],
+)
+def test_link_gives_scopes_that_its_maker_has(
+    words: list[str] | None, has: set[OperatorScope], given: set[OperatorScope]
+) -> None:
+    assert judge_link(words, frozenset(has)) == frozenset(given)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason", "code"),
+    [
+        ([], "scopes", Code.MANIFEST_INVALID),
+        (["fleet:fly"], "scopes", Code.MANIFEST_INVALID),
+        (["fleet:read", "tools:call:read_only"], "scopes", Code.MANIFEST_INVALID),
+        (["fleet:read", "tokens:mint"], "escalation", Code.SAFETY_DENIED),
+    ],
+)
+def test_link_gives_no_other_scopes(words: list[str], reason: str, code: Code) -> None:
+    refused = judge_link(words, frozenset({READ, WRITE}))
+    assert isinstance(refused, MintRefused)
+    assert (refused.reason, refused.code) == (reason, code)

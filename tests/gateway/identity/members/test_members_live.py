@@ -352,8 +352,8 @@ async def test_invitation_is_used_by_our_own_page_in_the_browser_that_began(tmp_
         assert (await person.post("/join", body)).status_code == 201
         assert (await person.post("/join", body)).status_code == 401
         assert (await person.get("/join/options")).status_code == 405
-        for body in (b'{"invite": "\xff"}', b'{"invite": 1}', b"[" * 10_000):
-            assert (await person.post("/join/options", body)).status_code == 400
+        for data in (b'{"invite": "\xff"}', b'{"invite": 1}', b"[" * 10_000):
+            assert (await person.post("/join/options", data)).status_code == 400
 
 
 async def test_invitations_cannot_be_guessed_without_end_nor_pages_asked_for(tmp_path: Path) -> None:
