@@ -1,4 +1,4 @@
-"""A server with the console's own pages and made-up answers, for what no real gateway shows at will: thousands of nodes,
+"""A server with the console's own pages and made-up answers, for what no gateway shows at will: thousands of nodes,
 hostile names, odd schemas, feeds that stall, break or are refused.
 
 It keeps to the wire of the console: POST and JSON, one-time links, a `__Host-` cookie, events over a POST.

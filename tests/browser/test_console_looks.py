@@ -76,7 +76,7 @@ def poison(console: FakeConsole) -> None:
     console.engine = {MARKUP: MARKUP, "processes": [{MARKUP: text} for text in HOSTILE]}
 
 
-# Elements and attributes that run something, or load it from elsewhere; words that people only see may say what they like.
+# What runs something, or loads it from elsewhere; words that people only see may say what they like.
 SCRIPTED = """
     const OURS = "/console/assets/";
     const loaded = [...document.querySelectorAll("img, script, iframe, object, embed")];

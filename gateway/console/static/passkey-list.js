@@ -4,15 +4,16 @@ import { ask } from "./api.js";
 import { moment } from "./clock.js";
 import { attempt, make, notify } from "./dom.js";
 import { badge, code, note, said } from "./parts.js";
+import { session } from "./session.js";
 
 export async function showPasskeys() {
   const list = make("ul", { className: "passkeys" });
-  const close = make("button", { type: "button", className: "primary", onclick: () => dialog.close() }, "Done");
+  const done = make("button", { type: "button", className: "primary", onclick: () => dialog.close() }, "Done");
   const title = make("h2", { id: "passkeys-title" }, "Passkeys");
   const dialog = make(
     "dialog",
     { attributes: { "aria-labelledby": title.id } },
-    make("div", { className: "stack" }, title, list, make("p", { className: "row" }, close)),
+    make("div", { className: "stack" }, title, list, make("p", { className: "row" }, done)),
   );
   const fill = async () => {
     const { passkeys } = await ask("passkeys");
@@ -21,7 +22,12 @@ export async function showPasskeys() {
     );
   };
   await fill();
-  dialog.onclose = () => dialog.remove();
+  const close = () => dialog.close();
+  session.addEventListener("end", close);
+  dialog.onclose = () => {
+    session.removeEventListener("end", close);
+    dialog.remove();
+  };
   document.body.append(dialog);
   dialog.showModal();
 }
