@@ -117,12 +117,17 @@ class NodePages:
         return {
             "stream_id": one.stream_id,
             "node_id": node_id,
+            "node_name": self._name_of(node_id),
             "tool": tool,
             "interval_ms": interval_ms,
             "sub": one.subscriber.sub,
             "tenant": one.subscriber.tenant,
             "since_ms": now.wall_ms - round((now.mono_s - one.opened_s) * 1000),
         }
+
+    def _name_of(self, node_id: str) -> str | None:
+        member = self._register.find(node_id)
+        return None if member is None else member.name
 
 
 def _capability(kind: str, cap_id: str, tools: list[Tool], use: CapabilityUse | None) -> dict[str, Any]:

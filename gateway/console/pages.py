@@ -17,7 +17,10 @@ from gateway.pages.assets import Assets
 from gateway.pages.rendering import Page, Renderer
 
 CONSOLE, ASSETS = "/console", "/console/assets"
-_HERE = Path(__file__).parent
+STATIC, TEMPLATES = Path(__file__).parent / "static", Path(__file__).parent / "templates"
+MODULES = sorted(path.name for path in STATIC.glob("*.js"))
+"""All are loaded at once, and none later: a page can be shown while the gateway is away, and with no module of the
+next release."""
 _HEADERS = {b"x-frame-options": b"DENY"}  # for browsers that know no `frame-ancestors`
 
 
@@ -29,12 +32,12 @@ class ConsolePages:
         self._origin = origin
         self._now = now
         self._rate = Rate(settings.pages_burst, settings.pages_per_s)
-        self._renderer = Renderer(_HERE / "templates", ASSETS)
+        self._renderer = Renderer(TEMPLATES, ASSETS)
         shell: Route = ("GET", self._show)
         self.routes: Routes = {
             CONSOLE: shell,
             f"{CONSOLE}/*": shell,
-            **Assets(ASSETS, _HERE / "static", passkey_script).routes,
+            **Assets(ASSETS, STATIC, passkey_script).routes,
         }
 
     async def _show(self, exchange: Exchange) -> None:
@@ -48,4 +51,4 @@ class ConsolePages:
             headers = {**NO_STORE, b"referrer-policy": b"no-referrer", b"location": (origin + CONSOLE).encode()}
             await exchange.answer(302, b"", b"text/plain; charset=utf-8", headers)
             return
-        await self._renderer.show(exchange, Page("console.html", {}, headers=_HEADERS))
+        await self._renderer.show(exchange, Page("console.html", {"modules": MODULES}, headers=_HEADERS))

@@ -12,7 +12,7 @@ from gateway.net.exchange import Exchange
 from gateway.net.router import ANY, Routes
 from schemas.echo.errors import EchoError
 
-_OF_ALL_PAGES = Path(__file__).parent / "static"
+COMMON_STATIC = Path(__file__).parent / "static"
 _TYPES = {
     ".css": b"text/css; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
@@ -24,7 +24,7 @@ _NOSNIFF = {b"x-content-type-options": b"nosniff"}
 class Assets:
     def __init__(self, at: str, folder: Path, *more: Path) -> None:
         """`at` is the path under which they are served, `more` are single files that lie elsewhere."""
-        of_folders = [path for place in (_OF_ALL_PAGES, folder) for path in place.iterdir()]
+        of_folders = [path for place in (COMMON_STATIC, folder) for path in place.iterdir()]
         paths = [path for path in (*of_folders, *more) if path.suffix in _TYPES]
         self._contents = {path.name: path.read_bytes() for path in paths}
         self._tags = {name: hashlib.sha256(content).hexdigest()[:32] for name, content in self._contents.items()}

@@ -24,14 +24,14 @@ _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_HEADERS: Mapping[bytes, bytes] = {
+PAGE_HEADERS: Mapping[bytes, bytes] = {
     **NO_STORE,
     b"content-security-policy": _POLICY,
     b"referrer-policy": b"no-referrer",
     b"x-robots-tag": b"noindex",
 }
 _PAGE = "heliograph.page"
-_TEMPLATES = Path(__file__).parent / "templates"
+COMMON_TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Renderer:
         """`templates` is a feature's folder, used before that of all pages; `assets` is where its assets are served."""
         quart = QuartTrio(__name__)
         quart.jinja_options = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-        quart.jinja_env.loader = FileSystemLoader([templates, _TEMPLATES])
+        quart.jinja_env.loader = FileSystemLoader([templates, COMMON_TEMPLATES])
         quart.jinja_env.globals["assets"] = assets
         quart.config["PROPAGATE_EXCEPTIONS"] = True  # the door answers for what fails, as with every route
         quart.add_url_rule("/", view_func=_render)
@@ -84,7 +84,7 @@ async def _render() -> Response:
     scope: Mapping[str, Any] = request.scope  # what ASGI has, and ours
     page: Page = scope[_PAGE]
     body = (await render_template(page.template, **page.values)).encode()
-    headers = {name.decode(): value.decode() for name, value in {**_HEADERS, **page.headers}.items()}
+    headers = {name.decode(): value.decode() for name, value in {**PAGE_HEADERS, **page.headers}.items()}
     response = Response(b"" if request.method == "HEAD" else body, page.status, headers, content_type=_CONTENT_TYPE)
     response.content_length = len(body)
     return response

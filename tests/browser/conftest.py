@@ -1,7 +1,7 @@
 """One gateway and two browsers for all tests of pages; and what is said where there is no Chromium.
 
-Without Chromium these tests are not collected, and the summary says so. Where they must run, as in CI,
-`BROWSER_TESTS=required` collects them all the same, and they fail.
+Without Chromium these tests are not collected, and the summary says so; without axe-core, those that use it. Where they
+must run, as in CI, `BROWSER_TESTS=required` collects them all the same, and they fail.
 """
 
 import os
@@ -9,18 +9,24 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.browser import axe
 from tests.browser.chromium import Browser, chromium, installed
 from tests.browser.gateway import BEARER, Gateway, Space
 
 MISSING = "install chromium and chromedriver (on Debian: apt install chromium chromium-driver)"
 FOUND = installed()
-collect_ignore_glob = ["test_*"] if FOUND is None and os.environ.get("BROWSER_TESTS") != "required" else []
+_MAY_BE_MISSING = os.environ.get("BROWSER_TESTS") != "required"
+collect_ignore_glob = ["test_*"] if FOUND is None and _MAY_BE_MISSING else []
+collect_ignore = ["test_console_accessibility.py"] if not axe.AXE.exists() and _MAY_BE_MISSING else []
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if collect_ignore_glob:
         terminalreporter.section("browser tests were NOT run", sep="=", yellow=True)
         terminalreporter.write_line(f"The pages were not tested: {MISSING}.")
+    elif collect_ignore:
+        terminalreporter.section("accessibility was NOT tested", sep="=", yellow=True)
+        terminalreporter.write_line(f"There is no axe-core: {axe.MISSING}.")
 
 
 @pytest.fixture(scope="package")

@@ -2,16 +2,24 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from tests.browser.chromium import Browser
-from tests.browser.gateway import Gateway, Space
+from tests.browser.gateway import Space
 from tests.browser.passkey_page import VirtualAuthenticator
 
 REFUSED = ("status of 400", "status of 401", "status of 403", "status of 404", "status of 409")
 
 
+class HasAddress(Protocol):
+    """A gateway: at the name to which passkeys are bound."""
+
+    @property
+    def url(self) -> str: ...
+
+
 @contextmanager
-def device(browser: Browser, gateway: Gateway) -> Iterator[VirtualAuthenticator]:
+def device(browser: Browser, gateway: HasAddress) -> Iterator[VirtualAuthenticator]:
     """The authenticator of a browser, for as long as a test."""
     browser.open(gateway.url)
     authenticator = VirtualAuthenticator(browser)

@@ -1,12 +1,13 @@
-/** The few things that every part of the page needs. Whatever others wrote goes in as text, never as markup. */
+/** The few things that every part of a page needs. Whatever others wrote goes in as text, never as markup. */
 
 export const byId = (id) => document.getElementById(id);
 
-/** An element: properties by name (`dataset` as an object), children as elements or text. */
-export function make(tag, { dataset, ...properties } = {}, ...children) {
+/** An element: properties by name (`dataset` and `attributes` as objects), children as elements or text; null is none. */
+export function make(tag, { dataset, attributes = {}, ...properties } = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
   Object.assign(element.dataset, dataset);
-  element.append(...children);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children.filter((child) => child !== null));
   return element;
 }
 

@@ -1,0 +1,70 @@
+/** Engine: the processes of a gateway that is several, what each owns, and how far behind it is. */
+
+import { ask } from "./api.js";
+import { make } from "./dom.js";
+import { card, code, facts, note, pageHead } from "./parts.js";
+import { repeat } from "./waiting.js";
+
+const LOOK_MS = 5_000;
+
+export async function open(place, { signal }) {
+  const body = make("div", { className: "stack" });
+  place.append(pageHead("Engine"), body);
+  await repeat(async () => {
+    const { engine } = await ask("engine", {}, signal);
+    const next = engine === null ? [note("This gateway is one process: there is no engine.")] : parts(engine);
+    const drawn = make("div", {}, ...next);
+    if (body.textContent !== drawn.textContent) body.replaceChildren(...drawn.childNodes);
+  }, LOOK_MS, signal);
+}
+
+/** Lists are tables, the rest are facts. */
+function parts(engine) {
+  const lists = Object.entries(engine).filter(([, value]) => Array.isArray(value));
+  const rest = Object.entries(engine).filter(([, value]) => !Array.isArray(value));
+  const about = rest.length === 0
+    ? []
+    : [card("About", facts(...rest.map(([name, value]) => [wordsOf(name), code(textOf(value))])))];
+  return [...about, ...lists.map(([name, rows]) => card(wordsOf(name), tableOf(name, rows)))];
+}
+
+function tableOf(name, rows) {
+  const objects = rows.map((row) => (typeof row === "object" && row !== null ? row : { value: row }));
+  if (objects.length === 0) return note("None.");
+  const columns = [...new Set(objects.flatMap(Object.keys))];
+  const head = make("tr", {}, ...columns.map((column) => make("th", { scope: "col" }, wordsOf(column))));
+  const lines = objects.map(
+    (row) => make(
+      "tr",
+      {},
+      ...columns.map(
+        (column) => make(
+          "td",
+          { className: typeof row[column] === "number" ? "number" : "" },
+          make("bdi", {}, textOf(row[column])),
+        ),
+      ),
+    ),
+  );
+  const table = make(
+    "table",
+    {},
+    make("caption", { className: "hidden" }, wordsOf(name)),
+    make("thead", {}, head),
+    make("tbody", {}, ...lines),
+  );
+  return make(
+    "div",
+    { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `Table of ${wordsOf(name)}` },
+    table,
+  );
+}
+
+const wordsOf = (name) => {
+  const words = name.replace(/_ms$/, " (ms)").replaceAll("_", " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+};
+
+const textOf = (value) => (
+  value === null || value === undefined ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value)
+);
