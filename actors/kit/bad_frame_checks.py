@@ -7,7 +7,8 @@ in the same session or in the next one.
 import json
 
 from actors.kit.check import Check
-from actors.kit.gateway_rules import KitGateway, Stage, said
+from actors.kit.facts import Stage, said
+from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import Script, SendBinary, SendText, Step
 from actors.kit.verdicts import Broken
 from schemas.frames import FRAME_BYTES_MAX, AuthOk, encode

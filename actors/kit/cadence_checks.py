@@ -6,13 +6,14 @@ from typing import Any
 
 from actors.kit.check import check
 from actors.kit.command_checks import cancel
-from actors.kit.gateway_rules import KitGateway, said, seen
+from actors.kit.facts import said, seen
+from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import Script
 from actors.kit.verdicts import Blocked, Broken
 from schemas.errors import Code
 from schemas.frames import Telemetry
 
-FRAMES = 3  # of which the gaps are looked at
+GAPS = 2  # between frames, that are looked at
 BAD_INTERVALS: tuple[Mapping[str, Any], ...] = (
     {"interval_ms": 999},
     {"interval_ms": 60_001},
@@ -43,7 +44,7 @@ def _frame(gateway: KitGateway, msg_id: str, within_s: float) -> Script[None]:
 
 def _frames(gateway: KitGateway, msg_id: str, interval_s: float) -> Script[None]:
     """So many that their spacing shows; it has to fit the interval."""
-    for _ in range(FRAMES + 1):
+    while len(gateway.telemetry[msg_id]) <= GAPS:
         yield from _frame(gateway, msg_id, 2 * interval_s + 1)
     times = [at for at, _ in gateway.telemetry[msg_id]]
     shortest = min(later - earlier for earlier, later in pairwise(times))
@@ -111,7 +112,7 @@ def cancel_ends_a_cadence(gateway: KitGateway) -> Script[None]:
     yield from cancel(gateway, msg_id)
     yield from gateway.let_pass(gateway.settings.quiet_s)  # what was on its way
     have = len(gateway.telemetry[msg_id])
-    yield from gateway.let_pass(2.5)
+    yield from gateway.let_pass(1.5)
     if len(gateway.telemetry[msg_id]) > have:
         raise Broken("no telemetry after cmd_cancel", "more telemetry")
     if len(gateway.acks[msg_id]) > 1:
@@ -129,7 +130,7 @@ def cadences_end_with_the_session(gateway: KitGateway) -> Script[None]:
     if msg_id in session.outcomes or msg_id in session.running or session.last_cmd == msg_id:
         raise Broken("no word of a cadence in resume", "one that is reported")
     have = len(gateway.telemetry[msg_id])
-    yield from gateway.let_pass(2.5)
+    yield from gateway.let_pass(1.5)
     if len(gateway.telemetry[msg_id]) > have:
         raise Broken("no telemetry of a cadence of an earlier session", "such telemetry")
 

@@ -4,22 +4,16 @@ A node that stamps a manifest or judges a deadline by a clock of its own is hour
 time, moved on by what happens.
 """
 
-from dataclasses import dataclass
-
 AHEAD_MS = 3 * 60 * 60 * 1000
 
 
-@dataclass(slots=True)
 class KitClock:
-    now: float  # seconds
-    start_ms: int  # on the wall, at `now`
-    ahead_ms: int = AHEAD_MS
-
-    def __post_init__(self) -> None:
-        self._started = self.now
-
-    _started: float = 0.0
+    def __init__(self, now: float, wall_ms: int) -> None:
+        self.now = now  # seconds
+        self.ahead_ms = AHEAD_MS
+        self._started = now
+        self._wall_ms = wall_ms  # then
 
     @property
     def ms(self) -> int:
-        return self.start_ms + self.ahead_ms + int((self.now - self._started) * 1000)
+        return self._wall_ms + self.ahead_ms + int((self.now - self._started) * 1000)

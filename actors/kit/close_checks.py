@@ -1,7 +1,9 @@
 """What a node does after each way in which a session ends, or does not even begin (§2.1, §2.5, §7.1)."""
 
 from actors.kit.check import Check, check
-from actors.kit.gateway_rules import AUTH_S, RESUME_S, KitGateway, seen
+from actors.kit.facts import AUTH_S, RESUME_S, seen
+from actors.kit.gateway_rules import KitGateway
+from actors.kit.hearing_rules import FLOOD
 from actors.kit.steps import Dialled, Exited, PutToken, Refuse, Script, TimeUp
 from actors.kit.verdicts import Blocked, Broken, NotApplicable
 from schemas.closes import NodeClose
@@ -50,14 +52,16 @@ def backs_off(gateway: KitGateway) -> Script[None]:
     """A node that is refused again and again waits longer and longer between its attempts."""
     yield from gateway.live()
     yield from gateway.drop()
-    yield from gateway.prepare(gateway.dialled())
+    dialled = yield from gateway.prepare(gateway.dialled())
     first_at = gateway.now
     for _ in range(REFUSED_DIALS - 1):
         yield from gateway.do(Refuse(503))
-        yield from gateway.prepare(gateway.dialled())
-    yield from gateway.do(Refuse(503))
-    if gateway.now - first_at < HAMMERING_S:
-        raise Broken("pauses between attempts", f"{REFUSED_DIALS} connections within {gateway.now - first_at:.2f} s")
+        dialled = yield from gateway.prepare(gateway.dialled())
+    took_s = gateway.now - first_at
+    yield from gateway.let_in(dialled)
+    yield from gateway.prepare(gateway.to_live())
+    if took_s < HAMMERING_S:
+        raise Broken("pauses between attempts", f"{REFUSED_DIALS} connections within {took_s:.2f} s")
 
 
 @check("2.5", is_slow=True)
@@ -66,12 +70,12 @@ def waits_after_4409(gateway: KitGateway) -> Script[None]:
     yield from gateway.live()
     yield from gateway.close(NodeClose.SUPERSEDED)
     closed_at = gateway.now
-    yield from gateway.dialled()
+    dialled = yield from gateway.dialled()
     waited_s = gateway.now - closed_at
+    yield from gateway.let_in(dialled)
+    yield from gateway.prepare(gateway.to_live())
     if waited_s < SUPERSEDED_S:
-        yield from gateway.do(Refuse(503))
         raise Broken("no connection for 30 s", f"one after {waited_s:.1f} s")
-    yield from gateway.do(Refuse(503))
 
 
 @check("2.5")
@@ -85,7 +89,7 @@ def needs_a_new_token_after_4401(gateway: KitGateway) -> Script[None]:
     yield from gateway.close(NodeClose.UNAUTHORIZED)
     heard = yield from gateway.hear(gateway.now + NEW_TOKEN_S)
     if not isinstance(heard, Dialled):
-        gateway.is_gone()
+        gateway.is_lost = True
         raise NotApplicable("it stayed away; a new token was in its folder, which it may look into only when started")
     yield from gateway.let_in(heard)
     auth = gateway.session.auth = yield from gateway.expect(Auth, AUTH_S, "of the upgrade")
@@ -93,13 +97,14 @@ def needs_a_new_token_after_4401(gateway: KitGateway) -> Script[None]:
         gateway.token = old
         raise Broken("another token than the one that was refused", "the same token")
     yield from gateway.identify(auth)
+    yield from gateway.say_auth_ok()
 
 
 def _stays_away(gateway: KitGateway, close: NodeClose) -> Script[None]:
     yield from gateway.close(close)
     until = gateway.now + gateway.settings.away_s
     heard = yield from gateway.hear(until)
-    gateway.is_gone()
+    gateway.is_lost = True
     if isinstance(heard, Dialled):
         yield from gateway.do(Refuse(503))
         raise Broken(f"no connection after {close.value.code}", "one")
@@ -132,11 +137,19 @@ def stays_away_after_4403(gateway: KitGateway) -> Script[None]:
 
 @check("7.1")
 def has_one_connection(gateway: KitGateway) -> Script[None]:
-    """The node opens no second connection while its session is open."""
+    """The node opens no second connection while its session is open, in the whole run."""
     yield from gateway.live()
     yield from gateway.let_pass(gateway.settings.quiet_s)
     if gateway.overlaps:
-        raise Broken("one connection at a time, in the whole run", f"{gateway.overlaps} more")
+        raise Broken("one connection at a time", f"{gateway.overlaps} more")
+
+
+@check("2.5")
+def sends_no_flood(gateway: KitGateway) -> Script[None]:
+    """The node does not send more than 200 frames a second for 5 s, in the whole run."""
+    yield from gateway.live()
+    if gateway.floods:
+        raise Broken("at most 200 frames a second", FLOOD)
 
 
 RETURNS: tuple[Check, ...] = (
@@ -147,6 +160,7 @@ RETURNS: tuple[Check, ...] = (
 )
 ENDS: tuple[Check, ...] = (
     has_one_connection,
+    sends_no_flood,
     needs_a_new_token_after_4401,
     stays_away_after_4422,
     stays_away_after_4403,

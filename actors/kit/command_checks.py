@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.kit.check import check
-from actors.kit.gateway_rules import KitGateway, said
+from actors.kit.facts import said
+from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import Script
 from actors.kit.verdicts import Broken
 from schemas.contract import contract

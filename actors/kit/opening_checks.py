@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from actors.kit.check import Check
-from actors.kit.gateway_rules import AUTH_S, RESUME_S, KitGateway, Stage
+from actors.kit.facts import AUTH_S, RESUME_S, Stage
+from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import Script
 from actors.kit.verdicts import Blocked, Broken
 from schemas.frames import Announce, Auth

@@ -1,10 +1,10 @@
 """Resume (§7.3): what a node remembers over broken connections and, where the kit can kill it, over its own crashes."""
 
 from actors.kit.check import check
-from actors.kit.gateway_rules import RESUME_S, KitGateway, Session, said
+from actors.kit.facts import Session, said
+from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import Script
 from actors.kit.verdicts import Broken
-from schemas.frames import Announce
 
 MANY = 520  # outcomes: more than one `resume` frame may carry
 WINDOW = 40  # commands sent before their acks are waited for
@@ -69,7 +69,7 @@ def forgets_what_is_confirmed(gateway: KitGateway) -> Script[None]:
     """D2: an outcome that confirmed_through covers is not reported again, and its command is still skipped."""
     yield from gateway.live()
     msg_id = yield from gateway.prepare(_done(gateway))
-    yield from gateway.let_pass(2 * gateway.settings.heartbeat_ms / 1000 + gateway.settings.quiet_s)
+    yield from gateway.let_pass(gateway.settings.heartbeat_ms / 1000 + gateway.settings.quiet_s)
     yield from gateway.prepare(gateway.reopen())
     if msg_id in gateway.session.outcomes:
         raise Broken("no outcome at or below confirmed_through in resume", "one")
@@ -121,10 +121,7 @@ def holds_acks_until_live(gateway: KitGateway) -> Script[None]:
 def _to_resume(gateway: KitGateway) -> Script[None]:
     """A new session, up to its `resume`."""
     yield from gateway.dial_again()
-    yield from gateway.admit()
-    announce = yield from gateway.expect(Announce, RESUME_S)
-    yield from gateway.acknowledge(announce)
-    yield from gateway.hear_resume()
+    yield from gateway.to_resume()
 
 
 @check("5.11")
@@ -146,8 +143,6 @@ def pages_a_long_resume(gateway: KitGateway) -> Script[None]:
     missing = [msg_id for msg_id in sent if msg_id not in gateway.session.outcomes]
     if missing:
         raise Broken(f"all {len(sent)} outcomes in resume", f"{len(sent) - len(missing)}")
-    gateway.confirms = True
-    yield from gateway.let_pass(2 * gateway.settings.heartbeat_ms / 1000)
 
 
 @check("7.3")

@@ -820,3 +820,20 @@ class DialsTwice(PureNode):
         super().goes_out(frame)
         if isinstance(frame, Resume):
             self.later(0.5, lambda: self.tell(Dialled(self.now, self.subprotocols())) if self.is_open else None)
+
+
+@found_by("sends-no-flood")
+class Floods(PureNode):
+    """Once, in a session in which nobody looks at heartbeats."""
+
+    resumes = 0
+
+    def goes_out(self, frame: Frame) -> None:
+        super().goes_out(frame)
+        if isinstance(frame, Resume):
+            self.resumes += 1
+        elif isinstance(frame, Heartbeat) and self.resumes == 4:
+            self.resumes += 1
+            for number in range(1500):
+                again = changed(frame, msg_id=self._mint.mint(self.wall_ms))
+                self.write(encode(again), after_s=number / 1000)

@@ -9,7 +9,8 @@ from nacl.signing import SigningKey
 from actors.device.identity import DeviceIdentity
 from actors.kit.check import Check
 from actors.kit.clock_rules import KitClock
-from actors.kit.gateway_rules import Enrolled, KitGateway, KitSettings
+from actors.kit.facts import Enrolled, KitSettings
+from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import (
     CloseWith,
     Done,
