@@ -51,7 +51,7 @@ class KitGateway(Hearing):
         self.opening: object = None  # what `opening_checks` noted
         self.is_suspect = False  # a check has failed in this session: the next one begins with another
         self._epoch = 0
-        self._has_dialled = False
+        self.has_dialled = False
         self._failed_openings = 0
 
     # ---- a session for a check ---------------------------------------------------------------------------------------
@@ -124,15 +124,15 @@ class KitGateway(Hearing):
     def dialled(self) -> Script[Dialled]:
         """The node's next connection, not let in yet."""
         if self.is_lost:
-            if not self.can_start or not self._has_dialled:
-                raise Blocked(NODE_GONE if self._has_dialled else NEVER_CAME)
+            if not self.can_start or not self.has_dialled:
+                raise Blocked(NODE_GONE if self.has_dialled else NEVER_CAME)
             yield from self.restart()
-        within_s = self.settings.patience_s if self._has_dialled else self.settings.first_dial_s
+        within_s = self.settings.patience_s if self.has_dialled else self.settings.first_dial_s
         heard = yield from self.hear(self.now + within_s)
         if not isinstance(heard, Dialled):
             self.is_lost = True
             raise Broken(f"the node to connect within {within_s:g} s", seen(heard))
-        self._has_dialled = True
+        self.has_dialled = True
         return heard
 
     def let_in(self, dialled: Dialled) -> Script[None]:

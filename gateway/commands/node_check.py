@@ -21,6 +21,7 @@ from actors.kit.gateway_rules import KitGateway
 from actors.kit.player import NOTICED_MAX, Noticed, Player
 from actors.kit.table import CHECKS, chosen, unknown
 from actors.kit.verdicts import Outcome, Verdict
+from actors.supervision.crash_report import first_leaf
 from gateway.commands.parsing import CommandError, Subparsers
 from gateway.kit.kit_listener import PATH, KitListener
 from gateway.kit.kit_node import NodeFolder, NodeProcess
@@ -32,6 +33,7 @@ from gateway.net.tls import server_context
 CHECK_S_MAX = 300.0  # for one check: a node that comes back late several times is still waited for
 RUN_S_MAX = 3600.0
 LOOPBACK = "127.0.0.1"
+_LOOK = "Its own log says more; --node-log FILE keeps that of a node that the kit starts."
 
 
 def add(actions: Subparsers) -> None:
@@ -95,7 +97,11 @@ def _check(arguments: argparse.Namespace) -> int:
             folder = NodeFolder(path, time.time_ns() // 1_000_000)
         except OSError as error:
             raise CommandError(f"cannot write to {path}: {error.strerror}") from error
-        run = trio.run(_run, plan, folder)
+        try:
+            run = trio.run(_run, plan, folder)
+        except ExceptionGroup as crash:
+            leaf = first_leaf(crash)
+            raise leaf if isinstance(leaf, CommandError) else crash from None
     if run is None:
         return 130
     if plan.is_json:
@@ -156,13 +162,18 @@ async def _run(plan: _Plan, folder: NodeFolder) -> list[Tried] | None:
             port = await KitListener(notices, plan.tls).listen(nursery, plan.host, plan.port)
         except OSError as error:
             raise CommandError(f"cannot listen on {plan.host}:{plan.port} ({error.strerror}): name another") from error
-        url = f"{'ws' if plan.tls is None else 'wss'}://{_reached_at(plan.host)}:{port}{PATH}"
+        host = _reached_at(plan.host, bool(plan.command))
+        url = f"{'ws' if plan.tls is None else 'wss'}://{host}:{port}{PATH}"
         command = [part.replace("{folder}", str(folder.path)).replace("{url}", url) for part in plan.command]
         process = NodeProcess(folder, command, plan.node_log, notices, nursery)
         nursery.start_soon(_until_signalled, nursery.cancel_scope)
         try:
             await _begin(plan, folder, process, url)
             run = await _play(plan, Player(gateway, process, noticed))
+            if not gateway.has_dialled:
+                plan.say(
+                    f"\nNo node connected to {url}. Can it reach that address, and does it dial that path? {_LOOK}"
+                )
         finally:
             with trio.CancelScope(shield=True):
                 await process.kill()
@@ -175,9 +186,9 @@ async def _until_signalled(scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _reached_at(host: str) -> str:
+def _reached_at(host: str, is_here: bool) -> str:
     if host in ("0.0.0.0", "::"):
-        return "THIS-MACHINE"
+        return LOOPBACK if is_here else "THIS-MACHINE"
     return f"[{host}]" if ":" in host else host
 
 

@@ -832,8 +832,8 @@ class Floods(PureNode):
         super().goes_out(frame)
         if isinstance(frame, Resume):
             self.resumes += 1
-        elif isinstance(frame, Heartbeat) and self.resumes == 4:
-            self.resumes += 1
+        elif isinstance(frame, Heartbeat) and self.resumes > 3:
+            self.resumes = -1000
             for number in range(1500):
                 again = changed(frame, msg_id=self._mint.mint(self.wall_ms))
-                self.write(encode(again), after_s=number / 1000)
+                self.write(encode(again), after_s=number / 10_000)
