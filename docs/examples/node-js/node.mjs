@@ -1,4 +1,3 @@
-#!/usr/bin/env node
 // A Heliograph node: an echo, and the metrics of this machine.   node node.mjs FOLDER ws://GATEWAY:8421/devices/connect
 // FOLDER holds an identity (Appendix G) of `heliograph node enroll` or `heliograph node check`; the journal is kept there too.
 // § and Appendix point into docs/reference/device-wire.md, from which alone this was written. It does not renew (Appendix F).
@@ -24,16 +23,15 @@ if (!url) throw new Error('usage: node node.mjs FOLDER ws://GATEWAY:8421/devices
 const say = (...words) => console.log(new Date().toISOString(), ...words)
 const isObject = value => typeof value === 'object' && value !== null && !Array.isArray(value)
 const isId = value => typeof value === 'string' && /^[0-9A-HJKMNP-TV-Z]{26}$/.test(value)
+const isIdOrNull = value => value === null || isId(value)
 const isCount = value => Number.isInteger(value) && value >= 0
 const isEmpty = object => Object.keys(object).length === 0
 const refusal = (code, begun) => ({ ok: false, begun, error: { code, message: 'no', suggested_fix: 'see the code' } })
-
 function ulid() {
   const digits = '0123456789ABCDEFGHJKMNPQRSTVWXYZ', now = Date.now()
   const time = Array.from({ length: 10 }, (_, place) => digits[Math.floor(now / 32 ** (9 - place)) % 32])
   return time.join('') + Array.from(randomBytes(16), byte => digits[byte % 32]).join('')
 }
-
 // §5.2: Node's monotonic clock stands still while the machine sleeps. Its uptime goes on but is coarser: the larger one counts.
 const instant = () => ({ fine: performance.now(), boot: os.uptime() * 1000 })
 const since = start => Math.max(performance.now() - start.fine, os.uptime() * 1000 - start.boot)
@@ -53,17 +51,16 @@ function canonical(value) { // RFC 8785: members sorted by name; for all else JS
 }
 function signManifest(nowMs) {
   const machine = fs.existsSync('/etc/machine-id') ? fs.readFileSync('/etc/machine-id', 'ascii').trim() : os.hostname()
-  const constraints = { rate_limit_rps: 10, max_concurrency: 4, deadline_ms_default: HANDLER_MS_MAX }
-  const capability = (cap_id, schema, verbs) => ({
-    cap_id, kind: `system.${cap_id}`, schema_ref: `mcp://schemas/${schema}@1.0.0`, verbs, constraints, safety_class: 'read_only',
-  })
+  const constraints = { rate_limit_rps: 10, max_concurrency: 4, deadline_ms_default: HANDLER_MS_MAX }, safety_class = 'read_only'
+  const capability = (cap_id, schema, ...verbs) =>
+    ({ cap_id, kind: `system.${cap_id}`, schema_ref: `mcp://schemas/${schema}@1.0.0`, verbs, safety_class, constraints })
   const manifest = {
     manifest_version: '1.1.0', node_id, issued_at_ms: nowMs, expires_at_ms: nowMs + MANIFEST_LIFE_MS,
     hw_fingerprint: { algo: 'blake3-256', value: blake3Hex(machine), sources: ['machine_id'] },
     node_attestation: { alg: 'Ed25519', kid, sig: '', payload_hash: '' },
     capabilities: [
-      capability('echo', 'system.echo.invoke.input', ['invoke']),
-      capability('metrics', 'system.metrics', ['snapshot', 'subscribe']),
+      capability('echo', 'system.echo.invoke.input', 'invoke'),
+      capability('metrics', 'system.metrics', 'snapshot', 'subscribe'),
     ],
   }
   const signedForm = canonical(manifest)
@@ -84,7 +81,6 @@ function measure() {
 }
 const cpuPct = (before, after) =>
   Math.min(100, Math.max(0, 100 * (1 - (after.idle - before.idle) / Math.max(1, after.spent - before.spent))))
-
 const GROUPS = ['cpu', 'mem', 'load', 'uptime', 'disk']
 const tools = {
   [`sysecho.${node_id}.echo.invoke`]: {
@@ -99,8 +95,8 @@ const tools = {
       if (include.includes('cpu')) await delay(100, null, { signal }) // its usage is what happens between two moments
       const { mem, disk, cores, load: [one, five, fifteen], ...times } = measure()
       const groups = { cpu: { cores, usage_pct: cpuPct(before, times) }, mem, load: { one, five, fifteen }, disk: [disk] }
-      const wanted = Object.entries(groups).filter(([group]) => include.includes(group))
-      return { ts_ms: Date.now(), node_id, uptime_s: Math.floor(os.uptime()), ...Object.fromEntries(wanted) }
+      for (const group in groups) if (!include.includes(group)) delete groups[group]
+      return { ts_ms: Date.now(), node_id, uptime_s: Math.floor(os.uptime()), ...groups }
     },
   },
   [`sys.${node_id}.metrics.subscribe`]: {
@@ -132,9 +128,10 @@ class Journal {
     fs.fsyncSync(place) // now the new name is on disk, too
     for (const open of [fd, place]) fs.closeSync(open)
   }
-  belongTo(log_id) { // another command log than before: a new journal
-    const fresh = { log_id, journal_id: randomUUID(), last_cmd: null, commands: new Map() }
-    if (this.log_id !== log_id) Object.assign(this, fresh).save()
+  belongTo(log_id) { // another command log than before: a new journal, and nobody to report to what still runs
+    if (this.log_id === log_id) return
+    running.clear()
+    Object.assign(this, { log_id, journal_id: randomUUID(), last_cmd: null, commands: new Map() }).save()
   }
   isPast(id) { return this.last_cmd !== null && id <= this.last_cmd }
   ended() { return [...this.commands].filter(([, outcome]) => outcome !== null) }
@@ -156,38 +153,31 @@ const journal = new Journal(), running = new Map() // msg_id → the AbortContro
 async function execute(id, tool, args) {
   const stop = new AbortController(), timer = setTimeout(() => stop.abort('E_DEADLINE_EXCEEDED'), HANDLER_MS_MAX)
   running.set(id, stop)
-  journal.write(id, null)
   const failed = () => refusal(stop.signal.reason ?? 'E_INTERNAL', true)
   const outcome = await tool.run(args, stop.signal).then(result => ({ ok: true, result }), failed)
   clearTimeout(timer)
-  running.delete(id)
-  end(id, outcome)
-}
-function end(id, outcome) {
+  if (!running.delete(id)) return // the journal is one for another log by now
   journal.write(id, outcome)
   session.ack(id) // the session that is open by now
 }
 
 // ---- One session: §2
-const isConfirmed = id => id === null || isId(id)
 const FRAMES = { // of the gateway: the stages at which each is in order (§2.4), and what is relied on in its payload
   auth_ok: [['auth'], ({ log_id, now_ms, heartbeat_ms }) => isId(log_id) && isCount(now_ms) && isCount(heartbeat_ms - 1)],
   announce_ack: [['announce', 'live'], isObject],
   error: [['announce', 'live'], isObject],
-  resume_ok: [['resume'], payload => isConfirmed(payload.confirmed_through)],
-  heartbeat_ack: [['announce', 'resume', 'live'], payload => isCount(payload.now_ms) && isConfirmed(payload.confirmed_through)],
+  resume_ok: [['resume'], payload => isIdOrNull(payload.confirmed_through)],
+  heartbeat_ack: [['announce', 'resume', 'live'], payload => isCount(payload.now_ms) && isIdOrNull(payload.confirmed_through)],
   cmd: [['resume', 'live'], payload => isObject(payload.arguments) && isCount(payload.deadline_at_ms)],
   cmd_cancel: [['resume', 'live'], isObject],
 }
-
 class Session {
   stage = 'auth'
   cadences = new Map() // msg_id of the subscribe → its timer; they end with the session (D0)
   heartbeats = [] // not answered yet: [when it was sent, msg_id]
   run() { // until the connection ends; gives the close code
-    const headers = { 'User-Agent': 'heliograph-node-js/1.0' }
-    const options = { headers, maxPayload: FRAME_BYTES_MAX, perMessageDeflate: false, handshakeTimeout: 10_000 }
-    this.socket = new WebSocket(url, 'node-wire.v2', options)
+    const options = { maxPayload: FRAME_BYTES_MAX, perMessageDeflate: false, handshakeTimeout: 10_000 }
+    this.socket = new WebSocket(url, 'node-wire.v2', { ...options, headers: { 'User-Agent': 'heliograph-node-js/1.0' } })
     this.silence = setTimeout(() => this.socket.terminate(), SILENCE_MS_MAX)
     this.socket.on('open', () => {
       this.clock = { at: instant() }
@@ -212,8 +202,9 @@ class Session {
     let frame = null
     try { if (!isBinary) frame = JSON.parse(data) } catch { /* not JSON: a bad frame */ }
     const { type, msg_id, payload } = frame ?? {}, [stages, fits] = Object.hasOwn(FRAMES, type) ? FRAMES[type] : [[]]
-    if (stages.includes(this.stage) && isId(msg_id) && isObject(payload) && fits(payload)) this[type](payload, frame)
-    else this.socket.close(4400, 'bad_frame')
+    if (stages.includes(this.stage) && isId(msg_id) && isObject(payload) && fits(payload)) return this[type](payload, frame)
+    this.stage = 'closed' // a bad frame: nothing after it counts
+    this.socket.close(4400, 'bad_frame')
   }
   nowMs() { return Math.ceil(this.clock.nowMs + since(this.clock.at)) } // the gateway's clock is not ahead of this (§5.2)
   auth_ok({ log_id, now_ms, heartbeat_ms }) {
@@ -267,15 +258,17 @@ class Session {
   }
   cmd({ tool: name, arguments: args, deadline_at_ms }, { msg_id: id }) { // begun or refused at once: no command ever waits
     const tool = Object.hasOwn(tools, name) ? tools[name] : {}
-    if (tool.frames ? this.cadences.has(id) : journal.isPast(id)) return // D1
+    if (tool.frames ? this.stage !== 'live' || this.cadences.has(id) : journal.isPast(id)) return // D1
     const isFull = tool.frames ? this.cadences.size >= CADENCES_MAX : running.size >= RUNNING_MAX
     const code = !tool.accepts ? 'E_MANIFEST_NOT_FOUND'
       : !tool.accepts(args) ? 'E_MANIFEST_INVALID'
       : this.nowMs() >= deadline_at_ms ? 'E_DEADLINE_EXCEEDED' // D3
       : isFull ? 'E_RATE_LIMITED' : null
-    if (tool.frames) this.subscribe(id, tool.frames(), args.interval_ms ?? 5000, code)
-    else if (code === null) execute(id, tool, args)
-    else end(id, refusal(code, false))
+    if (tool.frames) return this.subscribe(id, tool.frames(), args.interval_ms ?? 5000, code)
+    journal.write(id, code === null ? null : refusal(code, false))
+    if (code === null && this.nowMs() < deadline_at_ms) return execute(id, tool, args)
+    if (code === null) journal.write(id, refusal('E_DEADLINE_EXCEEDED', false)) // the disk took too long
+    this.ack(id)
   }
   ack(id) { if (this.stage === 'live') this.send('cmd_ack', journal.commands.get(id), id) }
   subscribe(id, nextFrame, interval_ms, code) { // §6: in no journal
@@ -292,7 +285,7 @@ class Session {
 
 // ---- One session after another, by the close codes of §2.5
 let session
-const leave = () => setTimeout(() => process.exit(0), 200, session.socket.close(1000))
+const leave = async () => { session.socket.close(1000); await delay(200); process.exit(0) }
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, leave)
 for (let failures = 0; ;) {
   const tried = token()
