@@ -7,6 +7,8 @@ SUITE := tests/conformance/node_modules/.package-lock.json
 CLIENTS := tests/clients
 CLIENTS_JS := $(CLIENTS)/node_modules/.package-lock.json
 CLIENTS_PYTHON := $(CLIENTS)/.venv/.ready
+NODE_JS := docs/examples/node-js
+NODE_JS_READY := $(NODE_JS)/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test conformance check format bench simulate screenshots lock clean
@@ -30,9 +32,10 @@ demo: env  ## see it work
 test: check  ## format, lint, types, then every test, in WORKERS=2 processes
 	$(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist loadfile
 
-conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON)  ## the official MCP suite, both eras, and real clients (needs npm and Chromium)
+conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON) $(NODE_JS_READY)  ## the official MCP suite, both eras, real clients, and the node in JavaScript (needs npm and Chromium)
 	$(BIN)/python -m tests.conformance.run
 	$(BIN)/python -m tests.clients.run
+	$(BIN)/python -m tests.node_js.run
 
 $(SUITE): tests/conformance/package.json tests/conformance/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is needed for the conformance suite (on Debian: apt install npm)"; exit 1; }
@@ -45,6 +48,12 @@ $(CLIENTS_JS): $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
 	@echo "installing the TypeScript SDKs of the clients ..."
 	cd $(CLIENTS) && npm ci --no-progress --loglevel=error
 	@touch $(CLIENTS_JS)
+
+$(NODE_JS_READY): $(NODE_JS)/package.json $(NODE_JS)/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is needed for the node in JavaScript (on Debian: apt install npm)"; exit 1; }
+	@echo "installing the packages of the node in JavaScript ..."
+	cd $(NODE_JS) && npm ci --no-progress --loglevel=error
+	@touch $(NODE_JS_READY)
 
 $(CLIENTS_PYTHON): $(CLIENTS)/requirements.lock
 	@echo "installing the Python SDK of the clients ..."
@@ -91,5 +100,5 @@ lock: env  ## resolve the newest versions into the lock files
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info tests/conformance/node_modules \
-		$(CLIENTS)/node_modules $(CLIENTS)/.venv
+		$(CLIENTS)/node_modules $(CLIENTS)/.venv $(NODE_JS)/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
