@@ -7,6 +7,7 @@ SUITE := tests/conformance/node_modules/.package-lock.json
 CLIENTS := tests/clients
 CLIENTS_JS := $(CLIENTS)/node_modules/.package-lock.json
 CLIENTS_PYTHON := $(CLIENTS)/.venv/.ready
+AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test conformance check format bench simulate screenshots lock clean
@@ -27,8 +28,13 @@ $(STAMP): requirements.lock pyproject.toml
 demo: env  ## see it work
 	$(BIN)/heliograph demo --http 127.0.0.1:8420 --devices 127.0.0.1:8421
 
-test: check  ## format, lint, types, then every test
+test: check $(if $(shell command -v npm),$(AXE))  ## format, lint, types, then every test
 	$(BIN)/python -m pytest
+
+$(AXE): tests/browser/package.json tests/browser/package-lock.json
+	@echo "installing axe-core, which looks over the console's pages ..."
+	@cd tests/browser && npm ci --no-progress --loglevel=error && touch node_modules/.package-lock.json \
+		|| echo "axe-core is not installed: accessibility will not be tested"
 
 conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON)  ## the official MCP suite, both eras, and real clients (needs npm and Chromium)
 	$(BIN)/python -m tests.conformance.run
@@ -91,5 +97,5 @@ lock: env  ## resolve the newest versions into the lock files
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info tests/conformance/node_modules \
-		$(CLIENTS)/node_modules $(CLIENTS)/.venv
+		$(CLIENTS)/node_modules $(CLIENTS)/.venv tests/browser/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
