@@ -9,6 +9,7 @@ CLIENTS_JS := $(CLIENTS)/node_modules/.package-lock.json
 CLIENTS_PYTHON := $(CLIENTS)/.venv/.ready
 NODE_JS := docs/examples/node-js
 NODE_JS_READY := $(NODE_JS)/node_modules/.package-lock.json
+AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test conformance check format bench simulate screenshots lock clean
@@ -29,8 +30,13 @@ $(STAMP): requirements.lock pyproject.toml
 demo: env  ## see it work
 	$(BIN)/heliograph demo --http 127.0.0.1:8420 --devices 127.0.0.1:8421
 
-test: check  ## format, lint, types, then every test, in WORKERS=2 processes
+test: check $(if $(shell command -v npm),$(AXE))  ## format, lint, types, then every test, in WORKERS=2 processes
 	$(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist loadfile
+
+$(AXE): tests/browser/package.json tests/browser/package-lock.json
+	@echo "installing axe-core, which looks over the console's pages ..."
+	@cd tests/browser && npm ci --no-progress --loglevel=error && touch node_modules/.package-lock.json \
+		|| echo "axe-core is not installed: accessibility will not be tested"
 
 conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON) $(NODE_JS_READY)  ## the official MCP suite, both eras, real clients, and the node in JavaScript (needs npm and Chromium)
 	$(BIN)/python -m tests.conformance.run
@@ -100,5 +106,5 @@ lock: env  ## resolve the newest versions into the lock files
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info tests/conformance/node_modules \
-		$(CLIENTS)/node_modules $(CLIENTS)/.venv $(NODE_JS)/node_modules
+		$(CLIENTS)/node_modules $(CLIENTS)/.venv $(NODE_JS)/node_modules tests/browser/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

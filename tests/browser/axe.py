@@ -6,6 +6,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.browser.chromium import Browser
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
@@ -19,6 +21,8 @@ _RUN = """
 
 def findings(browser: Browser) -> list[Any]:
     """What is wrong with the page as it is shown: how bad, which rule, where."""
+    if not AXE.exists():
+        pytest.fail(f"there is no axe-core: {MISSING}")
     if browser.js("return typeof axe") == "undefined":
         browser.js(AXE.read_text())  # by the driver: the page's own policy lets no such script in
     found = browser.js_async(_RUN)

@@ -6,17 +6,20 @@ The links on them lead nowhere: the gateway and its room live as long as this co
 import base64
 import sys
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from actors.device.mock_sampler import MockSampler
 from gateway.commands.demo import NAMES
 from gateway.commands.demo_site import sample
 from tests.browser.chromium import PHONE, Browser, Installed, chromium, installed
+from tests.browser.console_screenshots import show_console
 from tests.browser.gateway import PLENTY, Gateway, Space
 from tests.browser.members import device, invite, is_at_the_sign_in, join, protect
 from tests.browser.room import Room
 from tests.browser.test_board import Board
 
+PARTS = ("rooms", "console")  # all, unless some are named
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "images"
 LANDING, ROOM, SIGN_IN = (960, 900), (1280, 1260), (960, 480)
 MEMBERS = (1280, 4000)
@@ -151,37 +154,44 @@ def frame_of(machine: MockSampler, at_ms: int) -> dict[str, float]:
     }
 
 
-def shoot(found: Installed, folder: Path) -> None:
+def show_rooms(found: Installed, folder: Path, browser: Browser) -> None:
     gateway = Gateway(folder, HTTP_PUBLIC_URL=BASE)
     gateway.start()
-    downloads = folder / "downloads"
-    downloads.mkdir()
     try:
-        with chromium(found, folder / "profile", downloads) as browser:
-            browser.cdp("Emulation.setScrollbarsHidden", hidden=True)
-            browser.open(gateway.url)
-            take(browser, "landing-light", LANDING)
-            space = gateway.make()
-            furnish(space)
-            room = Room(browser, space.url)
-            room.rename("ada")
-            converse(room, space)
-            show_members(found, folder, browser)
-            show_board(folder, browser)
+        browser.open(gateway.url)
+        take(browser, "landing-light", LANDING)
+        space = gateway.make()
+        furnish(space)
+        room = Room(browser, space.url)
+        room.rename("ada")
+        converse(room, space)
+        show_members(found, folder, browser)
+        show_board(folder, browser)
     finally:
         gateway.end()
 
 
-def main() -> int:
+def shoot(found: Installed, folder: Path, parts: Collection[str]) -> None:
+    downloads = folder / "downloads"
+    downloads.mkdir()
+    with chromium(found, folder / "profile", downloads) as browser:
+        browser.cdp("Emulation.setScrollbarsHidden", hidden=True)
+        if "rooms" in parts:
+            show_rooms(found, folder, browser)
+        if "console" in parts:
+            show_console(folder / "console", browser, take)
+
+
+def main(parts: Collection[str]) -> int:
     found = installed()
     if found is None:
         print("Chromium and its driver are needed (on Debian: apt install chromium chromium-driver)", file=sys.stderr)
         return 1
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        shoot(found, Path(folder))
+        shoot(found, Path(folder), parts or PARTS)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -3,9 +3,11 @@
  * the gateway said no, an `Unreachable` if it said nothing. That a sign-in is needed, `session` is told.
  */
 
+import { learn } from "./clock.js";
 import { session } from "./session.js";
 
 const API = "/console/api/";
+const DATE_MS = 2_000; // how exact the header is, with the way to here
 const SCOPE = /\b(fleet:read|fleet:write|tokens:mint|policy:write|spend:read)\b/;
 
 /** The gateway's answer is no. */
@@ -45,6 +47,7 @@ export async function send(name, body, signal) {
   const answer = await fetch(API + name, request).catch((error) => {
     throw error.name === "AbortError" ? error : new Unreachable();
   });
+  learn(Date.parse(answer.headers.get("Date")), DATE_MS);
   if (answer.ok) return answer;
   const envelope = await answer.json().catch(() => null);
   if (answer.status === 502 || answer.status === 504) throw new Unreachable(); // a proxy's word, not the gateway's

@@ -71,7 +71,7 @@ function toolItem(nodeId, tool, safetyClass, signal) {
     toggle.ariaExpanded = String(!panel.hidden);
     if (!panel.hidden) form.focus();
   };
-  const last = isStream ? make("span", { className: "note" }, "a stream: see the charts") : toggle;
+  const last = isStream ? make("span", { className: "note" }, "see the charts") : toggle;
   const safety = tool.safety_class === safetyClass ? "" : badge(tool.safety_class);
   const head = make("div", { className: "tool" }, make("strong", {}, tool.verb), safety, code(tool.name), last);
   return { element: make("li", { dataset: { tool: tool.name } }, head, panel), show: (state) => form?.show(state) };

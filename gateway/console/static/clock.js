@@ -8,9 +8,10 @@ let skewMs = 0;
 
 export const now = () => Date.now() + skewMs;
 
-/** As an answer has it. */
-export function learn(nowMs) {
-  if (Number.isFinite(nowMs)) skewMs = nowMs - Date.now();
+/** As an answer has it; `toMs` is how exactly: a time that is not better than what is known changes nothing. */
+export function learn(nowMs, toMs = 0) {
+  const nextMs = nowMs - Date.now();
+  if (Number.isFinite(nextMs) && Math.abs(nextMs - skewMs) > toMs) skewMs = nextMs;
 }
 
 /** `4 min ago`; with `isSpan` only `4 min`, for what lasts since then. A dash where there is no time. */

@@ -18,7 +18,7 @@ import { open as spacesPage } from "./spaces-page.js";
 import { open as streamsPage } from "./streams-page.js";
 import { open as upstreamsPage } from "./upstreams-page.js";
 
-/** By the first part of the path: what shows it, the scope that its data takes, and the entry of the menu it is under. */
+/** By the first part of the path: what shows it, the scope that its data takes, and its entry in the menu. */
 const PAGES = {
   fleet: { open: fleetPage, scope: "fleet:read", title: "Fleet" },
   node: { open: nodePage, scope: "fleet:read", title: "Node", under: "fleet" },

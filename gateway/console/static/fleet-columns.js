@@ -36,7 +36,7 @@ export function columnsOf(pick, sparks) {
     {
       title: "Left because",
       sort: "left",
-      className: "wide",
+      className: "wide unbroken",
       value: (row) => (row.left === null ? "" : `${row.left.code} ${row.left.reason}`),
     },
     {

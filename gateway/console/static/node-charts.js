@@ -55,19 +55,19 @@ export class NodeCharts {
     else this.#waiting.textContent = "Waiting for the first frame …";
   }
 
+  /** At the gateway's time: a node's own clock may be anywhere. */
   take({ cap_id: capId, at_ms: atMs, frame }) {
     if (typeof frame !== "object" || frame === null) return;
     this.#waiting.hidden = true;
-    const at = Number.isFinite(frame.ts_ms) ? frame.ts_ms : atMs;
     for (const known of KNOWN) {
-      if (known.fields.every((name) => Number.isFinite(frame[name]))) this.#push(capId, known, at, frame);
+      if (known.fields.every((name) => Number.isFinite(frame[name]))) this.#push(capId, known, atMs, frame);
     }
     for (const [name, value] of Object.entries(frame)) {
       if (NEVER.has(name) || !Number.isFinite(value)) continue;
       this.#push(
         capId,
         { title: name, fields: [name], series: [name], format: shortNumber, floor: Math.min(0, value) },
-        at,
+        atMs,
         frame,
       );
     }

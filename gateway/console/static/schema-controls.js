@@ -21,7 +21,7 @@ export function controlOf(field, at) {
 
 const CONTROLS = { object, text, number, flag, choice, several, list, fixed, json };
 
-// ---- single values ---------------------------------------------------------------------------------------------------
+// ---- single values --------------------------------------------------------------------------------------------------
 
 function text(field, at) {
   const plain = { autocomplete: "off", spellcheck: false };
@@ -118,7 +118,7 @@ function json(field, at) {
   };
 }
 
-// ---- several values --------------------------------------------------------------------------------------------------
+// ---- several values -------------------------------------------------------------------------------------------------
 
 function object(field, at) {
   const { path, label, isRequired } = at;
@@ -204,7 +204,7 @@ function list(field, at) {
   };
 }
 
-// ---- around a control ------------------------------------------------------------------------------------------------
+// ---- around a control -----------------------------------------------------------------------------------------------
 
 /** A label, the control, what it is for, and a place for what is wrong with it. */
 function labelled(field, { path, label, isRequired, places }, input, limits) {
