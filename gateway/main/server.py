@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TypeAlias
 
 import trio
@@ -26,6 +27,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.api.actions import Actions
 from gateway.api.admin import Admin
 from gateway.api.admin_audit import AdminAudit
+from gateway.api.admin_backup import AdminBackup
 from gateway.api.admin_members import AdminMembers
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
 from gateway.api.admin_spaces import AdminSpaces
@@ -33,6 +35,7 @@ from gateway.api.feature import api_feature
 from gateway.api.health import is_ready
 from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
 from gateway.api.node_list import NodeList
+from gateway.backup.live_backups import LiveBackups
 from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstreams.calls import UpstreamCalls
@@ -289,7 +292,10 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             ledgers = devices.ledgers
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
             actions = Actions(operators, audit, now_here)
+            blobs = None if echo.static is None else echo.static.blobs
+            backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs)
             more = [
+                AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
             ]

@@ -17,6 +17,7 @@
     [echo.s3]   a bucket for presigned uploads      (gateway/projects/s3_settings.py)
     [projects]  projects, their sites and their API (gateway/projects/settings.py)
     [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
+    [backup]    what a backup may take              (gateway/backup/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
@@ -38,6 +39,7 @@ import msgspec
 from actors.member.settings import MemberSettings
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
+from gateway.backup.settings import BackupSettings
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.devices.device_side import DeviceSettings
 from gateway.devices.listener import ListenerSettings
@@ -145,6 +147,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     echo: _Echo = msgspec.field(default_factory=_Echo)
     projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
     audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
+    backup: BackupSettings = msgspec.field(default_factory=BackupSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 
