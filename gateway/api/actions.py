@@ -270,5 +270,5 @@ class Actions:
 def _decoded(body: bytes, shape: type[Any]) -> Any:
     try:
         return msgspec.json.decode(body, type=shape)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return Declined("malformed", "The body is not what this route takes.", "Compare it with the reference.")

@@ -56,7 +56,7 @@ def judge(found: bytes | None, seen: Mapping[str, Member], forms_max: Mapping[st
         if isinstance(form, int) and form > FORM:
             return _newer(f"backups of form {form}", FORM, version)
         manifest = msgspec.json.decode(found, type=Manifest)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return broken("its manifest cannot be read")
     if form != FORM:
         return broken("its manifest has a form that never was")

@@ -233,7 +233,7 @@ class IamCeremonies:
         body = await exchange.body(BODY_BYTES_MAX)
         try:
             return msgspec.json.decode(body or b"{}", type=kind)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             await refuse(exchange, EchoError.INVALID_PAYLOAD)
             return None
 

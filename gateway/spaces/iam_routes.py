@@ -65,7 +65,7 @@ class IamRoutes:
         body = await exchange.body(self._settings.body_bytes_max)
         try:
             wish = msgspec.json.decode(body, type=_Invite)
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
             return
         invited = await self._iam.invite(by, frozenset(wish.scope.split()), wish.ttl_seconds)

@@ -183,7 +183,7 @@ class JoinRoutes:
         else:
             try:
                 return msgspec.json.decode(await exchange.body(BODY_BYTES_MAX), type=kind)
-            except (msgspec.MsgspecError, RecursionError):
+            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
                 await refuse(exchange, EchoError.INVALID_PAYLOAD)
         return None
 

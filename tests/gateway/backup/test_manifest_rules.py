@@ -44,6 +44,8 @@ def test_field_of_a_later_version_of_the_same_form_is_passed_over() -> None:
         (b"{}", "cannot be read"),
         (b'{"form": 1}', "cannot be read"),
         (b'{"form": "1"}', "cannot be read"),
+        (b'{"\xff": 1}', "cannot be read"),
+        (b'{"form": 1, "version": "\xff"}', "cannot be read"),
     ],
 )
 def test_without_a_manifest_there_is_no_backup(found: bytes | None, said: str) -> None:

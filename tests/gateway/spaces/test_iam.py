@@ -223,6 +223,7 @@ async def test_owner_invites_with_scopes_and_an_end() -> None:
         b'{"scope":"all"}',
         b'{"scope":"kv_read","x":1}',
         b'{"scope":"kv_read","ttl_seconds":1}',
+        b'{"scope":"\xff"}',
     ],
 )
 async def test_malformed_invite_is_refused(body: bytes) -> None:
