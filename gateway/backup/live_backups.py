@@ -47,6 +47,7 @@ class LiveBackups:
     ) -> None:
         self.settings = settings
         self.is_busy = False
+        self._turn = trio.Lock()
         self._folder = folder
         self._version = version
         self._audit = audit
@@ -59,6 +60,11 @@ class LiveBackups:
         assert not self.is_busy
         self.is_busy = True
         staging = self._folder / STAGING
+        try:
+            await self._turn.acquire()  # what the one before has left is removed first
+        except trio.Cancelled:
+            self.is_busy = False
+            raise
         try:
             with nullcontext() if self._blobs is None else self._blobs.keeping_all():
                 if self._audit is not None and wish.audit:
@@ -76,8 +82,12 @@ class LiveBackups:
                 )
                 yield LiveBackup(Archive(gathered, self._version, made_at_ms))
         finally:
+            self.is_busy = False  # the next one may come, and waits for its turn
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(remove_staging, staging)
-                if self._blobs is not None:
-                    await self._blobs.sweep()
-            self.is_busy = False
+                await self._clean_up(staging)
+            self._turn.release()
+
+    async def _clean_up(self, staging: Path) -> None:
+        await trio.to_thread.run_sync(remove_staging, staging)
+        if self._blobs is not None:
+            await self._blobs.sweep()
