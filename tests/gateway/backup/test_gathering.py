@@ -11,6 +11,7 @@ import pytest
 
 import gateway.backup.gathering as module
 from actors.log.sqlite_files import open_files
+from gateway.backup.database_copy import copy_database
 from gateway.backup.gathering import BackupError, Gathered, Wish, gather
 from gateway.backup.member_rules import Part, part_of
 from tests.gateway.backup.folders import FILE, LEAF, SITE, SPACE, made, names, put
@@ -119,7 +120,7 @@ def test_certificates_of_before_and_after_the_log_are_in_it_and_revocations_of_a
 ) -> None:
     """Whatever the log names at its moment is there, though it be given up or come during the copy."""
     (early,) = (live / "leafs").iterdir()
-    copy = module.copy_database
+    copy = copy_database
 
     def meanwhile(source: Path, target: Path, **more: object) -> None:
         copy(source, target, **more)  # type: ignore[arg-type]
@@ -138,7 +139,7 @@ def test_certificates_of_before_and_after_the_log_are_in_it_and_revocations_of_a
 def test_keys_of_spaces_are_read_after_their_rows_and_contents_are_listed(
     live: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copy = module.copy_database
+    copy = copy_database
 
     def meanwhile(source: Path, target: Path, **more: object) -> None:
         copy(source, target, **more)  # type: ignore[arg-type]
