@@ -20,7 +20,7 @@ from ulid import ULID
 
 from actors.log.sqlite_batch import STATEMENTS_MAX
 from actors.log.sqlite_runs import TABLE as RUN_TABLE
-from actors.log.store import StoreFailedError
+from actors.log.store import CannotOpenError
 
 FORM = 4  # PRAGMA user_version: the form of these tables
 _MOVING = -FORM  # they have it, and what was in earlier ones may still be in the files
@@ -96,7 +96,7 @@ def open_files(path: Path) -> Files:
             reader.execute("SELECT log_id FROM log").fetchone()  # attached to the files from now on: see `Files.close`
             undo.pop_all()
     except sqlite3.Error as error:
-        raise StoreFailedError(f"{name_of(error)}: the log at {path} cannot be opened") from error
+        raise CannotOpenError(f"{name_of(error)}: the log at {path} cannot be opened; restore a backup") from error
     return Files(log_id, page_bytes, writer, reader)
 
 
@@ -117,7 +117,7 @@ def _prepare(writer: sqlite3.Connection) -> str:
     elif form == _MOVING:
         _sweep_out(writer)
     elif form != FORM:
-        raise StoreFailedError(f"the log has form {form}; this version reads forms up to {FORM}")
+        raise CannotOpenError(f"the log has form {form}, and this version reads up to {FORM}: install a newer version")
     (log_id,) = writer.execute("SELECT log_id FROM log").fetchone()
     return str(log_id)
 
@@ -133,7 +133,9 @@ def _sweep_out(writer: sqlite3.Connection) -> None:
     writer.execute("PRAGMA temp_store = MEMORY")
     busy, *_ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
-        raise StoreFailedError("the log has to be moved to its new form, and somebody else has it open")
+        raise CannotOpenError(
+            "the log has to be moved to its new form, and somebody else has it open: stop that one first"
+        )
     _change_form(writer, "", FORM)
 
 

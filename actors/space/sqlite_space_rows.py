@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from actors.log.sqlite_files import name_of
-from actors.log.store import StoreFailedError, UnreadableError
+from actors.log.store import CannotOpenError, UnreadableError
 from actors.space.sealing import SpaceKey
 from actors.space.space_index import SpaceIndex
 from actors.space.store import (
@@ -102,7 +102,9 @@ def open_connections(path: Path) -> Connections:
             if form == 0:
                 writer.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORM}; COMMIT;")
             elif form != FORM:
-                raise StoreFailedError(f"spaces have form {form}; this version reads form {FORM}")
+                raise CannotOpenError(
+                    f"spaces have form {form}, and this version reads {FORM}: install a newer version"
+                )
             address = f"{path.absolute().as_uri()}?mode=ro"
             reader = sqlite3.connect(address, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
             undo.callback(reader.close)
@@ -110,7 +112,7 @@ def open_connections(path: Path) -> Connections:
             reader.execute("SELECT count(*) FROM space").fetchone()  # attached to the files from now on
             undo.pop_all()
     except sqlite3.Error as error:
-        raise StoreFailedError(f"{name_of(error)}: {path} cannot be opened") from error
+        raise CannotOpenError(f"{name_of(error)}: {path} cannot be opened; restore a backup") from error
     return writer, reader
 
 
