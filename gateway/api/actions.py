@@ -96,7 +96,12 @@ class Actions:
         return OperatorRoute("GET", scope, partial(self._show, scope, look))
 
     def download(
-        self, name: str, scopes: Sequence[OperatorScope], shape: type[Any], begin: Begin, seconds_max: float
+        self,
+        name: str,
+        scopes: Sequence[OperatorScope],
+        shape: type[Any],
+        begin: Begin,
+        seconds_max: Callable[[], float],
     ) -> OperatorRoute:
         """An action that takes all of these scopes, from its beginning to its end. One that takes longer breaks off."""
         first, *others = scopes
@@ -172,7 +177,7 @@ class Actions:
         scopes: Sequence[OperatorScope],
         shape: type[Any],
         begin: Begin,
-        seconds_max: float,
+        seconds_max: Callable[[], float],
         exchange: Exchange,
     ) -> None:
         arrived = self._now()
@@ -191,7 +196,7 @@ class Actions:
                         return
                     refused = offered if isinstance(offered, Declined) else self._lacking(scopes, exchange)
                     if refused is None and isinstance(offered, Download):
-                        is_whole = await self._hand_out(scopes, offered, seconds_max, exchange)
+                        is_whole = await self._hand_out(scopes, offered, seconds_max(), exchange)
                         decision, target = Decision.ANSWERED if is_whole else decision, offered.target()
                         return
                 assert refused is not None

@@ -28,9 +28,10 @@ class AdminBackup:
     def __init__(self, actions: Actions, backups: LiveBackups, wall_ms: Callable[[], int]) -> None:
         self._backups = backups
         self._wall_ms = wall_ms
-        seconds = backups.settings.download_s_max
         self.routes: OperatorRoutes = {
-            "/admin/backup": actions.download("backup", tuple(OperatorScope), Wish, self._take, seconds)
+            "/admin/backup": actions.download(
+                "backup", tuple(OperatorScope), Wish, self._take, lambda: backups.settings.download_s_max
+            )
         }
 
     @asynccontextmanager

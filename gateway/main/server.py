@@ -1,7 +1,6 @@
 """A whole gateway in one process: data folder, log, device side, HTTP application and door, under one supervisor."""
 
 import gc
-import json
 import os
 import resource
 import signal
@@ -54,6 +53,8 @@ from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.echo_side import echo_side
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase, is_known
+from gateway.main.reload import Reload, TlsListeners
+from gateway.main.running_note import RunningNote
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
 from gateway.main.sign_in import sign_in
 from gateway.mcp.binding import Binding
@@ -68,7 +69,7 @@ from gateway.net.http1.door import Door
 from gateway.net.hypercorn.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm
 from gateway.net.router import Router
-from gateway.net.tls import leaf, server_context
+from gateway.net.tls import server_context
 from gateway.observe.audit.audit_store import opened_audit
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
@@ -107,6 +108,7 @@ class Running:
     base: Callable[[], str] | None  # of links to spaces
     rooms: Rooms | None  # of spaces
     members: Members | None  # of tenants; None where tokens come from elsewhere
+    reload: Reload
     projects: Projects | None = None  # where spaces are on
 
     @property
@@ -354,7 +356,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             http_port = await _listening(door.listen, http, "--http")
             if base is not None:
                 base.port = http_port
-            operators_at = None
+            operators_at, http_doors = None, [door]
             if admin is not None:
                 admin_door = Door(
                     supervisor,
@@ -364,6 +366,23 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says
                 )
                 operators_at = await _listen_for_operators(admin_door, admin)
+                http_doors += [admin_door] if isinstance(admin, Address) else []
+            note = RunningNote(folder.path / RUNNING_FILE)
+            reload = Reload(
+                settings,
+                {
+                    "stream": lambda new: setattr(streams, "settings", new),
+                    "node": devices.use_node_settings,
+                    "listener": devices.listener.use_settings,
+                    "backup": lambda new: setattr(backups, "settings", new),
+                    **({} if members is None else {"members": lambda new: setattr(members, "settings", new)}),
+                    **({} if kept_audit is None else {"audit": kept_audit.use_settings}),
+                },
+                {
+                    "http": TlsListeners([door.use_tls for door in http_doors], ALPN, note.use_certificate),
+                    "devices": TlsListeners([devices.listener.use_tls]),
+                },
+            )
             where = Running(
                 folder,
                 lives,
@@ -380,26 +399,14 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 base if spaces is not None else None,
                 rooms,
                 members,
+                reload,
                 echo.projects,
             )
-            note = folder.path / RUNNING_FILE
-            certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)
-            written = {
-                "http": where.http,
-                "devices": where.device_address,
-                "admin": where.admin,
-                "http_certificate": certificate,
-                "policy": None if policy.path is None else str(policy.path.absolute()),
-            }
-            whole = note.with_name(
-                f"{RUNNING_FILE}.new"
-            )  # then moved: a command that reads it now finds all or nothing
-            whole.write_text(json.dumps(written) + "\n")
-            whole.replace(note)
+            note.write(where.http, where.device_address, where.admin, policy.path, settings.http.tls_certificate)
             try:
                 yield where
             finally:
-                note.unlink(missing_ok=True)
+                note.remove()
                 supervisor.request_stop()
 
 
