@@ -11,7 +11,7 @@ from gateway.commands.parsing import CommandError, complain
 
 COMMANDS = (
     "demo", "serve", "node", "nodes", "log", "token", "member", "members", "call", "watch", "space", "spaces", "ledger",
-    "policy", "audit", "backup", "restore", "schema",
+    "policy", "audit", "backup", "restore", "doctor", "schema",
 )  # fmt: skip
 
 

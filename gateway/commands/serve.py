@@ -9,10 +9,13 @@ from pathlib import Path
 
 import trio
 
+from gateway.commands.doctor import print_findings
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.parsing import Subparsers, complain
+from gateway.doctor.finding import Finding, Severity
 from gateway.main.server import Running, running, until_signalled
 from gateway.main.settings import Settings, SettingsError, from_environment
+from gateway.main.start_check import start_findings
 from gateway.observe.log_output import LogTargetError, log_to
 
 
@@ -23,6 +26,7 @@ def add(commands: Subparsers) -> None:
     serve.add_argument("--http", metavar="HOST:PORT", help="for agents (default 127.0.0.1:8420; port 0 picks one)")
     serve.add_argument("--devices", metavar="HOST:PORT", help="for nodes (default 127.0.0.1:8421)")
     serve.add_argument("--log", choices=["json", "pretty"], help="default: pretty on a terminal, else JSON lines")
+    serve.add_argument("--check", action="store_true", help="say what would keep it from starting, and start nothing")
     serve.set_defaults(run=_serve)
 
 
@@ -34,6 +38,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         "log.format": arguments.log,
     }
     reread = partial(from_environment, arguments.config, flags)
+    if arguments.check:
+        return _check(reread)
     before = signal.getsignal(signal.SIGHUP)
     # Until there is something to reload, and while it stops: a hangup is no reason to end a gateway.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -44,6 +50,18 @@ def _serve(arguments: argparse.Namespace) -> int:
         return complain(str(error))
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def _check(reread: Callable[[], Settings]) -> int:
+    """Exit codes: 0 it could start, 1 it could not."""
+    try:
+        found = start_findings(reread())
+    except SettingsError as error:
+        found = [Finding(Severity.ERROR, "settings", str(error), "correct it, then check again")]
+    print_findings(found)
+    if not found:
+        print("a gateway could start with these settings")
+    return 1 if found else 0
 
 
 async def _run(settings: Settings, reread: Callable[[], Settings], reopen_log: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from gateway.main.data_folder import RUNNING_FILE
 from gateway.net.tls import leaf, leaf_of
 
 
@@ -35,3 +36,12 @@ class RunningNote:
         whole = self._path.with_name(f"{self._path.name}.new")
         whole.write_text(json.dumps(self._written) + "\n")
         whole.replace(self._path)  # a command that reads it now finds all or nothing
+
+
+def noted(folder: Path) -> dict[str, Any]:
+    """What the gateway on this folder has noted; nothing, if that cannot be read."""
+    try:
+        found = json.loads((folder / RUNNING_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
