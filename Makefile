@@ -27,8 +27,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: env  ## see it work
 	$(BIN)/heliograph demo --http 127.0.0.1:8420 --devices 127.0.0.1:8421
 
-test: check  ## format, lint, types, then every test
-	$(BIN)/python -m pytest
+test: check  ## format, lint, types, then every test, in WORKERS=2 processes
+	$(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist loadfile
 
 conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON)  ## the official MCP suite, both eras, and real clients (needs npm and Chromium)
 	$(BIN)/python -m tests.conformance.run

@@ -42,6 +42,7 @@ from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 from gateway.projects.s3_settings import S3Settings
 from gateway.projects.settings import ProjectsSettings
+from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
@@ -115,6 +116,7 @@ SETTINGS_OF = {
     "upstreams": UpstreamSettings,
     "echo": EchoSettings,
     "echo.s3": S3Settings,
+    "push": PushSettings,
     "projects": ProjectsSettings,
     "audit": AuditSettings,
     "backup": BackupSettings,
@@ -207,7 +209,8 @@ def test_access_reference_lists_every_route() -> None:
     table = page.partition("## Routes")[2].partition("\n- ")[0]
     modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
     route = re.compile(
-        r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._healthz)|[\w.]*actions\.(?:action|look|removal|download)\()'
+        r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._(?:healthz|keys))'
+        r"|[\w.]*actions\.(?:action|look|removal|download)\()"
     )
     routes = {found for module in modules for found in route.findall(module.read_text())}
     assert len(routes) > 15

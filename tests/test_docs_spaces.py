@@ -212,6 +212,5 @@ def test_reference_lists_errors_by_their_status() -> None:
     known = {error.word: str(error.status) for error in EchoError}
     assert [word for word, statuses in listed.items() if known[word] not in statuses.split(", ")] == []
     later = {"invalid_path", "signature_mismatch", "object_not_found"}  # of what is not built yet
-    later |= {"invalid_subscription", "push_not_configured"}
     later |= {"encrypted_room", "mcp_disabled"}
     assert set(known) - set(listed) == later

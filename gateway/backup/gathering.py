@@ -2,7 +2,8 @@
 
     1. certificates of nodes, then the log, then certificates that have come since: whatever the log names is there
     2. revocations: all that were there at the log's moment, and perhaps a later one
-    3. audit, published files, spaces if they are wanted (rows, then contents, then keys), the gateway's keys
+    3. audit, published files, subscriptions of projects and, if they are wanted, spaces (of both rows, then contents,
+       then keys), the gateway's keys
 
 A certificate or a published file is durable before the log speaks of it. One that the log has given up meanwhile is
 needed all the same: of published files, whoever calls sees to it that none is removed; certificates are read twice. Why
@@ -27,11 +28,11 @@ from gateway.backup.member_rules import (
     AUDIT,
     LEAFS,
     LOG,
+    PROJECTS,
     REVOKED,
     SITES,
     SPACE_FILES,
     SPACE_KEYS,
-    SPACE_ROOTS,
     SPACES,
     Part,
     is_known,
@@ -126,9 +127,9 @@ class _Gathering:
             self._add_audit()
         for name in self._names(SITES, 2):
             self._add(name, self._folder / name)
+        self._add_spaces(PROJECTS, Part.PROJECTS)
         if wish.spaces:
-            for root in SPACE_ROOTS:
-                self._add_spaces(root)
+            self._add_spaces("", Part.SPACES)
         for name in self._names("", 1):
             if part_of(name) is Part.KEYS:
                 self._add(name, (self._folder / name).read_bytes())
@@ -149,11 +150,11 @@ class _Gathering:
             with suppress(FileNotFoundError):
                 self._add_database(name, Part.AUDIT)
 
-    def _add_spaces(self, root: str) -> None:
+    def _add_spaces(self, root: str, part: Part) -> None:
         """Keys last: those of a space that ends meanwhile are gone then, and with them all of it."""
         if not (self._folder / root / SPACES).exists():
             return
-        self._add_database(f"{root}{SPACES}", Part.SPACES)
+        self._add_database(f"{root}{SPACES}", part)
         keys = f"{root}{SPACE_FILES}/{SPACE_KEYS}"
         for name in self._names(f"{root}{SPACE_FILES}", 2):
             if not name.startswith(f"{keys}/"):
@@ -197,8 +198,8 @@ class _Gathering:
 
     def _databases(self) -> Iterator[Path]:
         wish = self._gathered.wish
-        names = [LOG, *(self._names(AUDIT, 1) if wish.audit else ())]
-        names += [f"{root}{SPACES}" for root in SPACE_ROOTS] if wish.spaces else []
+        names = [LOG, f"{PROJECTS}{SPACES}", *(self._names(AUDIT, 1) if wish.audit else ())]
+        names += [SPACES] if wish.spaces else []
         return (self._folder / name for name in names)
 
     def _names(self, folder: str, depth: int) -> list[str]:

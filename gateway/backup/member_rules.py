@@ -12,8 +12,9 @@ LOG = "log.sqlite"
 SPACES = "spaces.sqlite"
 LEAFS, AUDIT, SITES, SPACE_FILES, SPACE_KEYS = "leafs", "audit", "sites", "spaces", "keys"
 REVOKED = "revoked"
-SPACE_ROOTS = ("", "projects/")  # folders with a store of spaces: those of visitors, and what projects keep alike
+PROJECTS = "projects/"  # what projects keep in a store like that of spaces: subscriptions, which last
 _ID = "[0-9a-hjkmnp-tv-z]{26}"
+_STORE = rf"(?:spaces\.sqlite|spaces/(?:keys|{_ID})/{_ID})"
 
 
 class Part(StrEnum):
@@ -25,6 +26,7 @@ class Part(StrEnum):
     REVOCATIONS = "revocations"
     AUDIT = "audit"
     SITES = "sites"
+    PROJECTS = "projects"
     SPACES = "spaces"
 
 
@@ -35,7 +37,8 @@ _NAMES = {
     Part.REVOCATIONS: REVOKED,
     Part.AUDIT: r"audit/[0-9]{16}\.sqlite",
     Part.SITES: r"sites/([0-9a-f]{2})/\1[0-9a-f]{62}",
-    Part.SPACES: rf"(?:projects/)?(?:spaces\.sqlite|spaces/(?:keys|{_ID})/{_ID})",
+    Part.PROJECTS: rf"projects/{_STORE}",
+    Part.SPACES: _STORE,
 }
 _PATTERNS = {part: re.compile(pattern, re.ASCII) for part, pattern in _NAMES.items()}
 _OUTSIDE = re.compile(

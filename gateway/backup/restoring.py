@@ -26,7 +26,12 @@ from gateway.backup.member_rules import LOG, Part, part_of
 from gateway.main.data_folder import CA_FILE, RESTORING
 from gateway.observe.audit.audit_file import FORM as AUDIT_FORM
 
-FORMS_MAX: Mapping[str, int] = {Part.LOG: LOG_FORM, Part.AUDIT: AUDIT_FORM, Part.SPACES: SPACES_FORM}
+FORMS_MAX: Mapping[str, int] = {
+    Part.LOG: LOG_FORM,
+    Part.AUDIT: AUDIT_FORM,
+    Part.PROJECTS: SPACES_FORM,
+    Part.SPACES: SPACES_FORM,
+}
 """Of databases, as far as this version reads them."""
 LOCK = "lock"
 

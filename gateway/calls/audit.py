@@ -1,5 +1,6 @@
-"""The audit: one line in the log for every call, stream and subscription, for calls of rooms' tools, for what operators
-do, and for nodes that come and go; with two counts and a span for calls of devices' and upstreams' tools.
+"""The audit: one line in the log for every call, stream and subscription, for calls of rooms' and of projects' tools,
+for what operators do, and for nodes that come and go; with two counts and a span for calls of devices' and upstreams'
+tools.
 
 Arguments, results, tokens and strings of a device are in none of them. The counts name nobody: each label is from a
 closed set, and every cell is there from the start, so that no caller can make them grow. docs/reference/audit.md lists
@@ -176,6 +177,27 @@ class Audit:
             "space_call",
             space_id=space_id,
             member_id=member_id,
+            tool=tool,
+            decision=str(decision),
+            code=code,
+            correlation_id=correlation_id,
+            took_ms=_rounded_ms(took_s),
+        )
+
+    def project_call(
+        self,
+        project_id: str | None,
+        tool: str | None,
+        decision: Decision,
+        *,
+        code: str | None,
+        correlation_id: str,
+        took_s: float,
+    ) -> None:
+        """A call of a project's tool over MCP is over. `project_id` is that of a project that there is."""
+        self._write(
+            "project_call",
+            project_id=project_id,
             tool=tool,
             decision=str(decision),
             code=code,

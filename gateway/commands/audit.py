@@ -32,7 +32,7 @@ def add(commands: Subparsers) -> None:
     audit.add_argument("--node", metavar="NODE", help="an id or a name that `heliograph nodes` lists")
     audit.add_argument("--reason", help="of a refusal, such as budget, rate or policy; or why a node left")
     audit.add_argument("--decision", choices=["answered", "refused", "streaming", "abandoned"])
-    audit.add_argument("--event", help="tool_call, space_call, operator_action, node_came or node_went")
+    audit.add_argument("--event", help="tool_call, space_call, project_call, operator_action, node_came …")
     audit.add_argument("--tenant", help="only what happened in this tenant")
     audit.add_argument("--since", metavar="TIME", help="such as 7d, 12h, 2026-11-11 or 2026-11-11T08:00:00Z")
     audit.add_argument("--until", metavar="TIME", help="the same")
@@ -130,7 +130,7 @@ def _row(line: dict[str, Any]) -> dict[str, str]:
         "event": line["event"],
         "who": line.get("sub") or line.get("member_id") or "-",
         "what": line.get("tool") or line.get("action") or "-",
-        "where": line.get("node_name") or line.get("node_id") or line.get("space_id") or "-",
+        "where": line.get("node_name") or line.get("node_id") or line.get("space_id") or line.get("project_id") or "-",
         "decision": line.get("decision") or "-",
         "reason": line.get("reason") or "-",
         "price": "-" if price is None else rounded(price, 3),

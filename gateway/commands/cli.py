@@ -10,8 +10,9 @@ from importlib.metadata import version
 from gateway.commands.parsing import CommandError, complain
 
 COMMANDS = (
-    "demo", "serve", "node", "nodes", "log", "token", "member", "members", "call", "watch", "space", "spaces", "ledger",
-    "policy", "audit", "backup", "restore", "doctor", "schema",
+    "demo", "serve", "node", "nodes", "log", "token", "member", "members", "call", "watch", "space", "spaces",
+    "project", "site", "push", "ledger", "policy", "audit", "backup", "restore", "doctor",
+    "schema",
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
 from actors.member.members import Members
 from actors.project.projects import Projects
+from actors.push.counts import PushCounts
 from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -75,6 +76,8 @@ from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
 from gateway.projects.s3_bucket import opened_bucket
+from gateway.push.network import Network
+from gateway.push.opening import opened_project_store, push_tools
 from gateway.spaces.opening import opened_spaces
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
@@ -128,10 +131,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, make_binding: MakeBinding = Binding) -> AsyncIterator[Running]:
+async def running(
+    settings: Settings, make_binding: MakeBinding = Binding, push_network: Network | None = None
+) -> AsyncIterator[Running]:
     """A gateway, listening, for as long as the block lasts; leaving it stops everything in order.
 
-    `make_binding` lets a test add to what the MCP endpoint offers.
+    `make_binding` lets a test add to what the MCP endpoint offers, `push_network` be a push service.
     Raises SettingsError before anything has started, ProcessMustStopError when the gateway cannot go on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -150,7 +155,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     has_base = settings.echo.enabled or is_known(settings.http.public_url, http.host)
     base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if has_base else None
     mint, now_here = Mint(os.urandom), now_of_this_run()
-    space_counts = SpaceCounts()
+    space_counts, push_counts = SpaceCounts(), PushCounts()
+    push = push_tools(settings.push, now_here, push_counts, push_network)
+    has_push = push is not None and settings.echo.enabled
 
     def new_id() -> str:
         return mint.mint(now_here().wall_ms)
@@ -162,6 +169,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             await SqliteStore.open(folder.log_path) as store,
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
             opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
+            opened_project_store(folder.path, settings.echo.store_limits, is_wanted=has_push) as push_store,
             spans_to(settings.otel) as spans,
             opened_audit(folder.path, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
@@ -224,6 +232,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 folder.path,
                 echo_key,
                 bucket,
+                push,
+                push_store,
             )
             spaces, rooms = echo.spaces, echo.rooms
             signing_in = sign_in(
@@ -273,6 +283,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
                 audit=kept_audit,
+                push=push_counts,
                 started_s=now_here().wall_ms / 1000,
             )
 

@@ -16,6 +16,7 @@
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
     [echo.s3]   a bucket for presigned uploads      (gateway/projects/s3_settings.py)
     [projects]  projects, their sites and their API (gateway/projects/settings.py)
+    [push]      Web Push: keys and limits           (gateway/push/settings.py)
     [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
     [backup]    what a backup may take              (gateway/backup/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
@@ -46,7 +47,7 @@ from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
-from gateway.main.command_variables import FOR_COMMANDS
+from gateway.main.command_variables import BEARERS, FOR_COMMANDS
 from gateway.mcp.settings import McpSettings
 from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
@@ -55,6 +56,7 @@ from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
 from gateway.projects.s3_settings import S3Settings
 from gateway.projects.settings import ProjectsSettings
+from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 
 PREFIX = "HELIOGRAPH_"
@@ -62,9 +64,12 @@ BARE = {
     "MCP_ENABLED": "mcp.enabled",
     "MCP_RELAX_ORIGIN": "mcp.relax_origin",
     "LOG_MCP": "log.mcp",
-    "API_BEARER_TOKEN": "projects.api_bearer_token",
+    "VAPID_PUBLIC_KEY": "push.vapid_public_key",
+    "VAPID_PRIVATE_KEY": "push.vapid_private_key",
+    "VAPID_SUBJECT": "push.vapid_subject",
+    **dict.fromkeys(reversed(BEARERS), "projects.api_bearer_token"),  # so commands can share the environment
 }
-"""Variables that also go by names without the prefix, as the echo service has them; those with it win."""
+"""Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
 UNIX = "unix:"
 
@@ -146,6 +151,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
     echo: _Echo = msgspec.field(default_factory=_Echo)
     projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
+    push: PushSettings = msgspec.field(default_factory=PushSettings)
     audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
     backup: BackupSettings = msgspec.field(default_factory=BackupSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
@@ -186,7 +192,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
         if name in environment:
             _put(values, dotted, _read(environment[name], _kind(dotted)))
     for name, value in environment.items():
-        if name.startswith(PREFIX) and name not in FOR_COMMANDS:
+        if name.startswith(PREFIX) and name not in FOR_COMMANDS and name not in BARE:
             dotted = _dotted(name.removeprefix(PREFIX).lower())
             _put(values, dotted, _read(value, _kind(dotted)))
     for name, value in flags.items():

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from actors.project.settings import ProjectSettings
+from gateway.main.session_kind import SessionLimits
 from schemas.echo.names import AUTH_CODE, CLAIM, IAM_ACCESS, IAM_REFRESH, ROOM_TOKEN
 
 BEARER_CHARS_MIN = 32
@@ -22,6 +23,10 @@ class ProjectsSettings(ProjectSettings):
     upload_bytes_per_s_min: int = 16 * 1024  # slower, beyond `upload_free_s`, is 400 `invalid_payload`; 0: none
     upload_idle_s_max: float = 10.0  # without a byte of it; then 400 `invalid_payload`, and the connection is closed
     upload_free_s: float = 20.0  # spent waiting for it, before its rate counts
+    # ---- the operator over MCP (`/mcp` with the bearer); bodies are as large, and as many at a time, as those of rooms
+    mcp_sessions_max: int = 1_000  # of clients of the handshake era; the next is 503 `overloaded`
+    mcp_sessions_per_address_max: int = 128  # of one address; the next is 503 `overloaded`
+    mcp_session_idle_s_max: float = 1800.0  # without a request under way; then the session is over, and its id is 404
 
     def __post_init__(self) -> None:
         super(ProjectsSettings, self).__post_init__()  # slots make another class, which super() misses
@@ -32,6 +37,10 @@ class ProjectsSettings(ProjectSettings):
         fault = None if self.api_bearer_token is None else bearer_fault(self.api_bearer_token)
         if fault is not None:
             raise ValueError(f"projects.api_bearer_token (API_BEARER_TOKEN) {fault}")
+
+    @property
+    def mcp_session_limits(self) -> SessionLimits:
+        return SessionLimits(self.mcp_sessions_max, (self.mcp_sessions_per_address_max,), self.mcp_session_idle_s_max)
 
 
 def bearer_fault(token: str) -> str | None:

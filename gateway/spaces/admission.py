@@ -87,22 +87,23 @@ class SpaceAdmission:
 
     async def admit_address(self, exchange: Exchange, headers: Mapping[bytes, bytes], refuse: Refuse = refuse) -> bool:
         """Whether this address may ask for anything now; else the refusal is sent."""
+        over_rate = self.over_rate(exchange)
+        if over_rate is not None:
+            await refuse(exchange, over_rate.error, headers, over_rate.wait_ms)
+        return over_rate is None
+
+    def over_rate(self, exchange: Exchange) -> Refusal | None:
+        """Whether this address has asked too often; None: it counts, and may."""
         wait_ms = self._requests.take(address_of(exchange), self._now().mono_s)
-        if wait_ms is not None:
-            await refuse(exchange, EchoError.RATE_LIMITED, headers, wait_ms)
-        return wait_ms is None
+        return None if wait_ms is None else Refusal(EchoError.RATE_LIMITED, wait_ms)
 
     def admit_session(self, exchange: Exchange, token: str) -> Space | Refusal:
         """The live space of this token, for a request of an MCP session; calls in it have `admit_call`."""
-        wait_ms = self._requests.take(address_of(exchange), self._now().mono_s)
-        return self._find_or_refuse(exchange, token) if wait_ms is None else Refusal(EchoError.RATE_LIMITED, wait_ms)
+        return self.over_rate(exchange) or self._find_or_refuse(exchange, token)
 
     def admit_member(self, exchange: Exchange, access_token: str) -> Access | Refusal:
         """What this access token of any space is good for, for a request of an MCP session."""
-        wait_ms = self._requests.take(address_of(exchange), self._now().mono_s)
-        if wait_ms is not None:
-            return Refusal(EchoError.RATE_LIMITED, wait_ms)
-        return self._find_access(access_token) or self._refuse_unknown(exchange)
+        return self.over_rate(exchange) or self._find_access(access_token) or self._refuse_unknown(exchange)
 
     def admit_call(self, space: Space) -> Refusal | None:
         """Whether the space may be asked for something now."""

@@ -26,6 +26,18 @@ _SIGN_IN = Template(
     "what the scopes allow."
 )
 _NO_SIGN_IN = "OAuth and\npasskeys are not offered on this instance."
+_PUSH_TOOLS = "the bodies of these routes, as Web Push below has them"
+_NO_PUSH_TOOLS = "`push_not_configured`: this instance does not offer Web Push"
+_PUSH = Template(
+    "  GET    $base/api/s/$token/push/vapid-public\n"
+    "  POST   $base/api/s/$token/push/subscribe     (a browser's PushSubscription)\n"
+    "  POST   $base/api/s/$token/push/unsubscribe\n"
+    "  POST   $base/api/s/$token/push/notify\n"
+    "\n"
+    'Push: notify with {"title": "...", "body": "...", "data": any, "sub": "lobby", "tuid": "ada"}; the last three\n'
+    "are optional. It reaches people whose browsers have subscribed, also when none of their pages is open.\n"
+    'Subscribe with {"subscription": {...}, "uid": "ada", "subs": ["lobby"]}.\n'
+)
 _PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
 _ENCRYPTED = Template(
     "Encryption is on: values and message data must be JWE compact strings (alg dir, enc A256GCM, random 96-bit IV).\n"
@@ -100,12 +112,14 @@ class Documents:
         *,
         has_mcp: bool = True,
         has_sign_in: bool = False,
+        has_push: bool = False,
     ) -> None:
         """`sections` are what other features have to say in the description, as markdown with headings."""
         self._settings = settings
         self._sections = sections
         self._base = base
         self._app_prompt_of = app_prompt_of
+        self._has_push = has_push
         self._has_mcp = has_mcp
         self._has_sign_in = has_sign_in
 
@@ -162,6 +176,7 @@ class Documents:
             protocol=space.protocol,
             websocket_url=info["websocket_url"],
             encryption=encryption,
+            push=_PUSH.substitute(base=self._base(), token=token) if self._has_push else "",
             users=_MEMBERS if space.has_iam else _HOLDERS,
             iam=_IAM_ON.substitute(base=self._base(), token=token) if space.has_iam else _IAM_OFF,
         )
@@ -170,7 +185,8 @@ class Documents:
     def description(self) -> str:
         values = self._values()
         sign_in = _SIGN_IN.substitute(values) if self._has_sign_in else _NO_SIGN_IN
-        mcp = _MCP.substitute(values, sign_in=sign_in) if self._has_mcp else _NO_MCP
+        push_tools = _PUSH_TOOLS if self._has_push else _NO_PUSH_TOOLS
+        mcp = _MCP.substitute(values, sign_in=sign_in, push=push_tools) if self._has_mcp else _NO_MCP
         sections = "".join(f"\n{section().strip()}\n" for section in self._sections)
         return _DESCRIPTION.substitute(values, mcp=mcp, sections=sections)
 

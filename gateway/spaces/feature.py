@@ -27,6 +27,7 @@ from gateway.spaces.mcp_sessions import RoomSessions
 from gateway.spaces.pages import ASSETS, STATIC
 from gateway.spaces.pages.page_routes import PageRoutes, Protection
 from gateway.spaces.refusals import form_at
+from gateway.spaces.room_push import NoPush, RoomPush
 from gateway.spaces.room_tools import RoomTools
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
@@ -43,6 +44,7 @@ def spaces_feature(
     new_id: Callable[[], str],
     audit: Audit,
     passkeys: PasskeyCeremonies | None = None,
+    push: RoomPush | None = None,
     *,
     app_prompt_of: AppPromptOf = no_app_prompt,
     sections: Sequence[Callable[[], str]] = (),
@@ -51,9 +53,19 @@ def spaces_feature(
     """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens.
     `sections` are what other features say in `/service/description`.
 
-    Without `passkeys` nobody can become a member, so IAM stays off but in rooms of projects.
+    Without `passkeys` nobody can become a member, so IAM stays off but in rooms of projects. Without `push` nobody is
+    notified.
     """
-    documents = Documents(settings, base, app_prompt_of, sections, has_mcp=has_mcp, has_sign_in=passkeys is not None)
+    push = push or NoPush()
+    documents = Documents(
+        settings,
+        base,
+        app_prompt_of,
+        sections,
+        has_mcp=has_mcp,
+        has_sign_in=passkeys is not None,
+        has_push=push.is_configured,
+    )
     shares = UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
     kv = KvRoutes(space_values, settings, admission)
@@ -62,11 +74,20 @@ def spaces_feature(
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},
         **IamRoutes(iam, admission, settings, base).methods,
+        **push.methods,
     }
     if passkeys is not None:
         more |= IamCeremonies(iam, passkeys, admission, settings, base, lambda: spaces.now().mono_s).methods
     protection = Protection(passkeys is not None, iam.is_claim_used)
-    pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms, protection)
+    pages = PageRoutes(
+        admission,
+        documents,
+        settings,
+        base,
+        lambda: spaces.now().wall_ms,
+        protection,
+        has_push=push.is_configured,
+    )
     routes: dict[str, Route] = {
         **pages.routes,
         **Assets(ASSETS, STATIC, PASSKEY_SCRIPT).routes,
@@ -75,7 +96,7 @@ def spaces_feature(
         **TextRoutes(admission, documents).routes,
     }
     refused = spaces.counts.requests_refused
-    tools = RoomTools(space_values, space_files, documents, shares, settings)
+    tools = RoomTools(space_values, space_files, documents, shares, settings, push)
     sessions = RoomSessions(tools, admission, spaces, iam, settings, audit, new_id)
     spaces.on_end.append(sessions.end)
     iam.on_iam.append(sessions.end)

@@ -27,6 +27,7 @@ from schemas.echo.scopes import FULL
 
 PREFIX = "/api/s/"
 _TTL_S_MAX = 2**31  # of a wish; the rules cut it to what a space may last, and more is malformed
+_OF_TWO_WORDS = ("iam", "push")
 NO_CORS: Mapping[bytes, bytes] = {}
 Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]  # with the token, and the last name
 Methods: TypeAlias = Mapping[str, Handle]
@@ -61,7 +62,7 @@ class SpaceRoutes:
 
     async def _handle(self, exchange: Exchange) -> None:
         token, *rest = exchange.path.removeprefix(PREFIX).split("/")
-        words = 2 if rest and rest[0] == "iam" else 1  # of what is asked for, before a name
+        words = 2 if rest and rest[0] in _OF_TWO_WORDS else 1  # of what is asked for, before a name
         what, names = "/".join(rest[:words]), rest[words:]
         name, place = names[0] if names else "", (what, bool(names))
         cors = NO_CORS if place in CEREMONIES else CORS

@@ -17,10 +17,12 @@ from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.reports import Drop
+from actors.push.counts import PushCounts
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
 from gateway.governance.denials import DenialCode
 from gateway.observe.audit.audit_store import AuditStore
+from gateway.observe.metrics.push_families import push_families
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
 from schemas.closes import StreamClose
@@ -46,6 +48,7 @@ class MetricsPage:
     listeners: Sized
     audit: AuditStore | None  # None: it is kept nowhere but in the log
     spaces: SpaceFamilies
+    push: PushCounts
     started_s: float  # Unix time
     build: Mapping[str, str] = field(default_factory=_build)
 
@@ -64,6 +67,7 @@ class MetricsPage:
             "heliograph_listeners", "MCP clients that are told of changes, by session or stream.", len(self.listeners)
         )
         yield from self.spaces.families()
+        yield from push_families(self.push)
         yield from self._process()
 
     def _calls(self) -> Iterator[Family]:

@@ -15,6 +15,9 @@ from gateway.main.data_folder import DataFolder
 NOW_MS = 1_795_000_000_000
 SPACE, FILE = "01m7q96emf8a3t440md936y6xm", "01m7q96emf8a3t440md936y6xn"
 LEAF = f"leafs/{'a1' * 32}.crt"
+SUBSCRIPTIONS = "projects/spaces.sqlite"
+SUBSCRIPTIONS_KEY = f"projects/spaces/keys/{SPACE}"
+DATABASES = ("spaces.sqlite", SUBSCRIPTIONS, "audit/0000000000000001.sqlite", "audit/0000000000000009.sqlite")
 CONTENT = b"<h1>hello</h1>"
 SITE = f"sites/{hashlib.sha256(CONTENT).hexdigest()[:2]}/{hashlib.sha256(CONTENT).hexdigest()}"
 
@@ -32,17 +35,12 @@ def made(folder: Path) -> Path:
         held.revoke("01HZXC0000000000000000J000")
         held.enroll("01hzxc0000000000000000n0d0", "acme", "01HZXC0000000000000000J001", NOW_MS)
     open_files(folder / "log.sqlite").close(has_failed=False)
-    for name, form in (
-        ("spaces.sqlite", 1),
-        ("audit/0000000000000001.sqlite", 1),
-        ("audit/0000000000000009.sqlite", 1),
-    ):
+    for name in DATABASES:
         put(folder, name, b"")
         with closing(sqlite3.connect(folder / name)) as connection:
-            connection.executescript(
-                f"CREATE TABLE t (x); INSERT INTO t VALUES ('{name}'); PRAGMA user_version = {form};"
-            )
+            connection.executescript(f"CREATE TABLE t (x); INSERT INTO t VALUES ('{name}'); PRAGMA user_version = 1;")
     put(folder, SITE, CONTENT)
+    put(folder, SUBSCRIPTIONS_KEY, os.urandom(48))
     put(folder, "sites/incoming/0", b"half")
     put(folder, f"spaces/keys/{SPACE}", os.urandom(48))
     put(folder, f"spaces/{SPACE}/{FILE}", os.urandom(70_000))

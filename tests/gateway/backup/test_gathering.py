@@ -14,9 +14,12 @@ from actors.log.sqlite_files import open_files
 from gateway.backup.database_copy import copy_database
 from gateway.backup.gathering import BackupError, Gathered, Wish, gather
 from gateway.backup.member_rules import Part, part_of
-from tests.gateway.backup.folders import FILE, LEAF, SITE, SPACE, made, names, put
+from tests.gateway.backup.folders import FILE, LEAF, SITE, SPACE, SUBSCRIPTIONS, SUBSCRIPTIONS_KEY, made, names, put
 
-ALWAYS = {"token.key", "ca.key", "ca.crt", "echo.key", "operator-scopes.since", "revoked", "log.sqlite", SITE}
+ALWAYS = {"token.key", "ca.key", "ca.crt", "echo.key", "operator-scopes.since", "revoked", "log.sqlite", SITE} | {
+    SUBSCRIPTIONS,
+    SUBSCRIPTIONS_KEY,
+}
 AUDIT = {"audit/0000000000000001.sqlite", "audit/0000000000000009.sqlite"}
 SPACES = {"spaces.sqlite", f"spaces/keys/{SPACE}", f"spaces/{SPACE}/{FILE}"}
 
@@ -65,14 +68,14 @@ def test_audit_can_be_left_out(folder: Path) -> None:
 
 def test_forms_and_files_that_nobody_knows_are_told(folder: Path) -> None:
     gathered = taken(folder, Wish(spaces=True))
-    assert gathered.forms == {"log": 4, "audit": 1, "spaces": 1}
+    assert gathered.forms == {"log": 4, "audit": 1, "projects": 1, "spaces": 1}
     assert gathered.log_id is not None
     assert gathered.left_out == 1  # thesis.txt
 
 
 def test_folder_of_a_gateway_that_never_ran_has_keys_alone(tmp_path: Path) -> None:
     folder = made(tmp_path / "data")
-    for name in (*AUDIT, "log.sqlite", SITE, *SPACES, "revoked"):
+    for name in (*AUDIT, *SPACES, "log.sqlite", SITE, "revoked", SUBSCRIPTIONS, SUBSCRIPTIONS_KEY):
         (folder / name).unlink()
     gathered = taken(folder, Wish(spaces=True))
     assert (gathered.log_id, gathered.forms) == (None, {})
@@ -108,6 +111,7 @@ def test_open_databases_are_copied_and_closed_audits_are_not(live: Path) -> None
     assert where == {
         "log.sqlite": staging / "log.sqlite",
         "spaces.sqlite": staging / "spaces.sqlite",
+        SUBSCRIPTIONS: staging / "projects-spaces.sqlite",
         "audit/0000000000000001.sqlite": live / "audit/0000000000000001.sqlite",
         "audit/0000000000000009.sqlite": staging / "audit-0000000000000009.sqlite",
     }
@@ -143,7 +147,7 @@ def test_keys_of_spaces_are_read_after_their_rows_and_contents_are_listed(
 
     def meanwhile(source: Path, target: Path, **more: object) -> None:
         copy(source, target, **more)  # type: ignore[arg-type]
-        if source.name == "spaces.sqlite":
+        if source == live / "spaces.sqlite":
             (live / f"spaces/keys/{SPACE}").unlink()
 
     monkeypatch.setattr(module, "copy_database", meanwhile)
@@ -155,7 +159,7 @@ def test_keys_of_spaces_are_read_after_their_rows_and_contents_are_listed(
 def test_backup_that_would_leave_too_little_room_is_refused_before_a_byte_is_copied(
     live: Path, monkeypatch: pytest.MonkeyPatch, free: int
 ) -> None:
-    files = ["log.sqlite", "log.sqlite-wal", "audit/0000000000000009.sqlite"]
+    files = ["log.sqlite", "log.sqlite-wal", "audit/0000000000000009.sqlite", SUBSCRIPTIONS]
     needed = sum((live / name).stat().st_size for name in files)
     room = SimpleNamespace(f_bavail=needed + 999 + free, f_frsize=1)
     monkeypatch.setattr(os, "statvfs", lambda _: room)

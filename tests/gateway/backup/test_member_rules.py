@@ -24,8 +24,9 @@ NAMES = {
     "spaces.sqlite": Part.SPACES,
     f"spaces/keys/{SPACE}": Part.SPACES,
     f"spaces/{SPACE}/{FILE}": Part.SPACES,
-    "projects/spaces.sqlite": Part.SPACES,
-    f"projects/spaces/keys/{SPACE}": Part.SPACES,
+    "projects/spaces.sqlite": Part.PROJECTS,
+    f"projects/spaces/keys/{SPACE}": Part.PROJECTS,
+    f"projects/spaces/{SPACE}/{FILE}": Part.PROJECTS,
 }
 OF_A_PROCESS = [
     "lock", "running.json", "running.json.new", "log.sqlite-wal", "log.sqlite-shm", "audit/0000000000000001.sqlite-wal",

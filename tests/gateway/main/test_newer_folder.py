@@ -25,10 +25,7 @@ ALL = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = made(tmp_path / "data")
-    (folder / "projects").mkdir()
-    (folder / "projects" / "spaces.sqlite").write_bytes((folder / "spaces.sqlite").read_bytes())
-    return folder
+    return made(tmp_path / "data")
 
 
 def set_form(path: Path, form: int) -> None:

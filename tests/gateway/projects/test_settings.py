@@ -1,11 +1,14 @@
 """The section `[projects]`: which bearers stop a start, and that none is repeated anywhere."""
 
+import re
+
 import pytest
 
 from gateway.main.settings import SettingsError, load
 from gateway.projects.opening import host_of
 from gateway.projects.service_text import service_text
 from gateway.projects.settings import ProjectsSettings, bearer_fault
+from schemas.echo.project_tools import PROJECT_TOOLS
 from schemas.echo.site_labels import is_same_site
 
 GOOD = "0123456789abcdef" * 2
@@ -55,6 +58,20 @@ def test_description_of_the_service_says_whether_there_is_a_bearer_and_not_which
     assert "offers the project API" in offered
     assert GOOD not in offered
     assert "api_auth_not_configured" in service_text(ProjectsSettings())
+
+
+def test_description_of_the_service_has_the_operators_tools_where_there_is_an_operator() -> None:
+    settings = ProjectsSettings(api_bearer_token=GOOD)
+    told = service_text(settings, "https://gw.example")
+    assert "`https://gw.example/mcp` is an *operator session*" in told
+    for name, tool in PROJECT_TOOLS.items():
+        (arguments,) = re.findall(rf"^\| `{name}` \| [^|]* \| (.*) \|$", told, re.MULTILINE)
+        needed, _, others = arguments.partition("; ")
+        schema = tool.listed["inputSchema"]
+        assert re.findall(r"`(\w+)`", needed) == schema["required"]
+        assert re.findall(r"`(\w+)`", needed + others) == list(schema["properties"])
+    for without in (service_text(settings, has_mcp=False), service_text(ProjectsSettings())):
+        assert "echo_project_" not in without
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ from urllib.parse import unquote, urlencode
 import trio
 
 from actors.space.iam import SpaceIam
+from actors.space.spaces import EchoSpaces
 from gateway.calls.audit import Audit
 from gateway.net.router import Router
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import spaces_feature
 from gateway.spaces.iam_ceremonies import PasskeyCeremonies
+from gateway.spaces.room_push import RoomPush
 from gateway.spaces.settings import EchoSettings
 from schemas.ulids import Mint
 from tests.actors.space.driver import World
@@ -116,6 +118,7 @@ async def site(
     settings: EchoSettings = PLENTY,
     world: World | None = None,
     passkeys: Callable[[SpaceIam], PasskeyCeremonies | None] = lambda _: None,
+    push: Callable[[EchoSpaces, SpaceIam, SpaceAdmission], RoomPush | None] = lambda *_: None,
 ) -> AsyncIterator[Site]:
     world = world or World(settings)
     mint = Mint(world.random)
@@ -129,5 +132,8 @@ async def site(
         iam = iams[0]
         admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find, iam.opened_until_ms)
         audit = Audit(spaces.now)
-        feature = spaces_feature(spaces, iam, admission, settings, lambda: BASE, new_id, audit, passkeys(iam))
+        room_push = push(spaces, iam, admission)
+        feature = spaces_feature(
+            spaces, iam, admission, settings, lambda: BASE, new_id, audit, passkeys(iam), room_push
+        )
         yield Site(world, iam, Router(new_id, feature.routes, form_of=feature.refusal_form))
