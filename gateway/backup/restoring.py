@@ -8,6 +8,7 @@ takes it for a folder. ca.crt gets its place last, as at a first start. Everythi
 """
 
 import fcntl
+import gzip
 import os
 import shutil
 import sqlite3
@@ -89,18 +90,25 @@ def _write(file: Path, staging: Path) -> None:
     def take(name: str, pieces: Pieces) -> None:
         if part_of(name) is None:
             raise BackupError(broken("it has a file that no backup has").why)
-        path = staging / name
-        for folder in reversed(path.relative_to(staging).parents):
+        for folder in reversed(Path(name).parents):
             (staging / folder).mkdir(mode=0o700, exist_ok=True)
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd = os.open(staging / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as target:
             for piece in pieces:
                 target.write(piece)
             target.flush()
             os.fsync(fd)
 
+    def take_or_tell(name: str, pieces: Pieces) -> None:
+        try:
+            take(name, pieces)
+        except gzip.BadGzipFile:
+            raise
+        except OSError as error:  # of this disk, not of that which the backup is read from
+            raise BackupError(f"cannot restore into {staging.parent} ({error.strerror})") from error
+
     with opened(file) as source:
-        found, seen = read(source, take)
+        found, seen = read(source, take_or_tell)
     judged = judge(found, seen, FORMS_MAX)
     if isinstance(judged, NotRestorable):
         raise BackupError(judged.why)

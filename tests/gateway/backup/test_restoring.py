@@ -179,6 +179,7 @@ def test_full_disk_at_any_step_leaves_nothing(tmp_path: Path, backup: Path) -> N
             assert names(folder) == names(tmp_path / "all")
             left += 1
         else:
+            assert "cannot restore into" in said
             assert "No space left" in said
             assert not folder.exists(), at
     assert left < count / 2
