@@ -20,6 +20,7 @@ import pytest
 from actors.member.settings import MemberSettings
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
+from gateway.backup.settings import BackupSettings
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.commands.cli import main
 from gateway.console.settings import ConsoleSettings
@@ -120,6 +121,7 @@ SETTINGS_OF = {
     "projects": ProjectsSettings,
     "audit": AuditSettings,
     "console": ConsoleSettings,
+    "backup": BackupSettings,
     "log": LogSettings,
     "otel": OtelSettings,
 }
@@ -209,7 +211,8 @@ def test_access_reference_lists_every_route() -> None:
     table = page.partition("## Routes")[2].partition("\n- ")[0]
     modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
     route = re.compile(
-        r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._(?:healthz|keys))|[\w.]*actions\.(?:action|look|removal)\()'
+        r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._(?:healthz|keys))'
+        r"|[\w.]*actions\.(?:action|look|removal|download)\()"
     )
     routes = {found for module in modules for found in route.findall(module.read_text())}
     assert len(routes) > 15

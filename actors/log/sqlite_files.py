@@ -20,10 +20,10 @@ from ulid import ULID
 
 from actors.log.sqlite_batch import STATEMENTS_MAX
 from actors.log.sqlite_runs import TABLE as RUN_TABLE
-from actors.log.store import StoreFailedError
+from actors.log.store import CannotOpenError
 
-_FORM = 4  # PRAGMA user_version: the form of these tables
-_MOVING = -_FORM  # they have it, and what was in earlier ones may still be in the files
+FORM = 4  # PRAGMA user_version: the form of these tables
+_MOVING = -FORM  # they have it, and what was in earlier ones may still be in the files
 _CACHE_KIB = 16 * 1024  # of pages held by the writer: a few for each node; beyond it they are read again
 _BUSY_S = 0.05  # how long a checkpoint waits for a reader to finish before it gives up for now
 
@@ -96,7 +96,7 @@ def open_files(path: Path) -> Files:
             reader.execute("SELECT log_id FROM log").fetchone()  # attached to the files from now on: see `Files.close`
             undo.pop_all()
     except sqlite3.Error as error:
-        raise StoreFailedError(f"{name_of(error)}: the log at {path} cannot be opened") from error
+        raise CannotOpenError(f"{name_of(error)}: the log at {path} cannot be opened; restore a backup") from error
     return Files(log_id, page_bytes, writer, reader)
 
 
@@ -110,14 +110,14 @@ def _prepare(writer: sqlite3.Connection) -> str:
     writer.execute("PRAGMA wal_autocheckpoint = 0")
     (form,) = writer.execute("PRAGMA user_version").fetchone()
     if form == 0:
-        _change_form(writer, f"{_TABLES} INSERT INTO log VALUES ('{ULID()}');", _FORM)
+        _change_form(writer, f"{_TABLES} INSERT INTO log VALUES ('{ULID()}');", FORM)
     elif form in _MOVES:
         _change_form(writer, _MOVES[form], _MOVING)
         _sweep_out(writer)
     elif form == _MOVING:
         _sweep_out(writer)
-    elif form != _FORM:
-        raise StoreFailedError(f"the log has form {form}; this version reads forms up to {_FORM}")
+    elif form != FORM:
+        raise CannotOpenError(f"the log has form {form}, and this version reads up to {FORM}: install a newer version")
     (log_id,) = writer.execute("SELECT log_id FROM log").fetchone()
     return str(log_id)
 
@@ -133,8 +133,10 @@ def _sweep_out(writer: sqlite3.Connection) -> None:
     writer.execute("PRAGMA temp_store = MEMORY")
     busy, *_ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     if busy:
-        raise StoreFailedError("the log has to be moved to its new form, and somebody else has it open")
-    _change_form(writer, "", _FORM)
+        raise CannotOpenError(
+            "the log has to be moved to its new form, and somebody else has it open: stop that one first"
+        )
+    _change_form(writer, "", FORM)
 
 
 def wal_of(path: Path) -> Path:

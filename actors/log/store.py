@@ -44,6 +44,10 @@ class StoreFailedError(Exception):
     """The store is broken and what it last wrote may or may not be there: stop the process, never retry."""
 
 
+class CannotOpenError(StoreFailedError):
+    """There is a file, and it is damaged or of a newer form; nothing of it was changed. The text says what to do."""
+
+
 class UnreadableError(Exception):
     """What was asked for cannot be read: the disk failed, or the file is damaged there.
 

@@ -10,8 +10,8 @@ buffer's size. A full disk is an answer, and nothing is left of what did not fit
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -45,6 +45,7 @@ class BlobStore:
         self._present: dict[str, int] = {}  # the size of each content that is durable, by hash
         self._present_bytes = 0
         self._held: Counter[str] = Counter()
+        self._keepers = 0
         self._turns: dict[str, _Turn] = {}
         self._uploads: set[BlobUpload] = set()
 
@@ -132,6 +133,15 @@ class BlobStore:
                         await self._remove(sha256)
         await trio.lowlevel.checkpoint()
 
+    @contextmanager
+    def keeping_all(self) -> Iterator[None]:
+        """Until the end of the block nothing is removed, whoever drops it: somebody copies the folder. Then `sweep`."""
+        self._keepers += 1
+        try:
+            yield
+        finally:
+            self._keepers -= 1
+
     async def sweep(self) -> None:
         """Remove all that no object has. What the disk refuses is tried again the next time, and at the next start."""
         for number, sha256 in enumerate(list(self._present), start=1):
@@ -148,7 +158,8 @@ class BlobStore:
         self._present_bytes -= _on_disk(self._present.pop(sha256))
 
     def _is_garbage(self, sha256: str) -> bool:
-        return sha256 in self._present and sha256 not in self._held and not self._uses(sha256)
+        is_wanted = self._keepers or sha256 in self._held or self._uses(sha256)
+        return sha256 in self._present and not is_wanted
 
     # ---- turns, threads ----------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from actors.log.sqlite_files import name_of
-from actors.log.store import StoreFailedError, UnreadableError
+from actors.log.store import CannotOpenError, UnreadableError
 from actors.space.sealing import SpaceKey
 from actors.space.space_index import SpaceIndex
 from actors.space.store import (
@@ -37,7 +37,7 @@ from actors.space.store import (
     Written,
 )
 
-_FORM = 1  # PRAGMA user_version: the form of these tables
+FORM = 1  # PRAGMA user_version: the form of these tables
 _CACHE_KIB = 8 * 1024  # of pages held by each connection; beyond it they are read again
 _BUSY_S = 0.05  # how long a checkpoint waits for a reader to finish before it gives up for now
 
@@ -100,9 +100,11 @@ def open_connections(path: Path) -> Connections:
             writer.execute("PRAGMA wal_autocheckpoint = 0")  # `CommitThread` does, and hears how it went
             (form,) = writer.execute("PRAGMA user_version").fetchone()
             if form == 0:
-                writer.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_FORM}; COMMIT;")
-            elif form != _FORM:
-                raise StoreFailedError(f"spaces have form {form}; this version reads form {_FORM}")
+                writer.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {FORM}; COMMIT;")
+            elif form != FORM:
+                raise CannotOpenError(
+                    f"spaces have form {form}, and this version reads {FORM}: install a newer version"
+                )
             address = f"{path.absolute().as_uri()}?mode=ro"
             reader = sqlite3.connect(address, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False)
             undo.callback(reader.close)
@@ -110,7 +112,7 @@ def open_connections(path: Path) -> Connections:
             reader.execute("SELECT count(*) FROM space").fetchone()  # attached to the files from now on
             undo.pop_all()
     except sqlite3.Error as error:
-        raise StoreFailedError(f"{name_of(error)}: {path} cannot be opened") from error
+        raise CannotOpenError(f"{name_of(error)}: {path} cannot be opened; restore a backup") from error
     return writer, reader
 
 
@@ -157,7 +159,7 @@ def usages(db: sqlite3.Connection, space_ids: Iterable[str]) -> dict[str, Usage]
 
 def touch(db: sqlite3.Connection) -> bool:
     """Write, and change nothing."""
-    db.execute(f"PRAGMA user_version = {_FORM}")
+    db.execute(f"PRAGMA user_version = {FORM}")
     return True
 
 

@@ -11,7 +11,8 @@ from gateway.commands.parsing import CommandError, complain
 
 COMMANDS = (
     "demo", "serve", "node", "nodes", "log", "token", "member", "members", "call", "watch", "space", "spaces",
-    "project", "site", "push", "ledger", "policy", "audit", "console", "schema",
+    "project", "site", "push", "ledger", "policy", "audit", "console", "backup", "restore", "doctor",
+    "schema",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import trio
 
+from actors.log.store import CannotOpenError, StoreFailedError
 from actors.supervision.crash_report import first_leaf
 from actors.supervision.errors import ProcessMustStopError
 from gateway.commands.parsing import complain
@@ -21,9 +22,9 @@ def run_gateway(main: Callable[..., Awaitable[None]], *arguments: Any) -> int:
         trio.run(main, *arguments)
     except Exception as exc:
         error = first_leaf(exc)
-        if isinstance(error, (SettingsError, FolderError, CannotListenError, TracingUnavailableError)):
+        if isinstance(error, (SettingsError, FolderError, CannotOpenError, CannotListenError, TracingUnavailableError)):
             return complain(str(error))
-        if isinstance(error, ProcessMustStopError):
+        if isinstance(error, (ProcessMustStopError, StoreFailedError)):
             print(f"heliograph: {error}", file=sys.stderr)
             return 1
         raise

@@ -47,6 +47,7 @@ from schemas.registry import REGISTRY
 
 ANSWER_S_MAX = 10.0
 OPERATOR_TOKEN_LIFE_S = 60
+PIECE_BYTES = 256 * 1024  # of a long answer, read at once
 
 _NODE_ID = compile_ecma(REGISTRY["manifest@1.0.0"].document["properties"]["node_id"]["pattern"])
 
@@ -185,6 +186,20 @@ class Gateway:
                     sock.shutdown(socket.SHUT_RDWR)
                 response.close()
 
+    def pieces(self, response: http.client.HTTPResponse) -> Iterator[bytes]:
+        """The body of what `open` gave, within its block. Raises CommandError, also if it is not whole."""
+        while True:
+            try:
+                with self._answering():
+                    piece = response.read(PIECE_BYTES)
+            except CommandError:
+                raise CommandError(
+                    f"the gateway at {self.url} broke off in the middle of its answer: see its log, then try again"
+                ) from None
+            if not piece:
+                return
+            yield piece
+
     def _connection(self, wait_s: float) -> http.client.HTTPConnection:
         if self.url.startswith(UNIX):
             return UnixConnection(self.url.removeprefix(UNIX), wait_s)
@@ -257,6 +272,11 @@ class Operator:
 
     def delete(self, route: str) -> None:
         self.gateway.order("DELETE", route, self._token())
+
+    def fetch(self, route: str, body: Any, media_type: str, wait_s: float) -> Iterator[bytes]:
+        """An answer of this type, piece by piece, with so long a wait for the next one. Raises CommandError."""
+        with self.gateway.open("POST", route, self._token(), body, media_type, wait_s) as response:
+            yield from self.gateway.pieces(response)
 
     def each(self, route: str, key: str) -> Iterator[Any]:
         """All of a list that comes in pages."""

@@ -1,26 +1,35 @@
 """`heliograph serve`: run a gateway until Ctrl-C."""
 
 import argparse
+import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+import trio
+
+from gateway.commands.doctor import print_findings
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.parsing import Subparsers, complain
 from gateway.commands.reach import person
+from gateway.doctor.finding import Finding, Severity
 from gateway.main.data_folder import makes_tokens
-from gateway.main.server import running, until_signalled
+from gateway.main.server import Running, running, until_signalled
 from gateway.main.settings import Settings, SettingsError, from_environment
+from gateway.main.start_check import start_findings
 from gateway.observe.log_output import LogTargetError, log_to
 
 
 def add(commands: Subparsers) -> None:
     serve = commands.add_parser("serve", help="run a gateway")
-    serve.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML")
+    serve.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; SIGHUP reads them again")
     serve.add_argument("--data", metavar="DIR", help="keys, certificates and the log; made on the first start")
     serve.add_argument("--http", metavar="HOST:PORT", help="for agents (default 127.0.0.1:8420; port 0 picks one)")
     serve.add_argument("--devices", metavar="HOST:PORT", help="for nodes (default 127.0.0.1:8421)")
     serve.add_argument("--log", choices=["json", "pretty"], help="default: pretty on a terminal, else JSON lines")
+    serve.add_argument("--check", action="store_true", help="say what would keep it from starting, and start nothing")
     serve.set_defaults(run=_serve)
 
 
@@ -31,16 +40,36 @@ def _serve(arguments: argparse.Namespace) -> int:
         "devices.listen": arguments.devices,
         "log.format": arguments.log,
     }
+    reread = partial(from_environment, arguments.config, flags)
+    if arguments.check:
+        return _check(reread)
+    before = signal.getsignal(signal.SIGHUP)
+    # Until there is something to reload, and while it stops: a hangup is no reason to end a gateway.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        settings = from_environment(arguments.config, flags)
-        log_to(settings.log)
+        settings = reread()
+        return run_gateway(_run, settings, reread, log_to(settings.log))
     except (SettingsError, LogTargetError) as error:
         return complain(str(error))
-    return run_gateway(_run, settings)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
-async def _run(settings: Settings) -> None:
-    async with running(settings) as gateway:
+def _check(reread: Callable[[], Settings]) -> int:
+    """Exit codes: 0 it could start, 1 it could not."""
+    try:
+        found = start_findings(reread())
+    except SettingsError as error:
+        found = [Finding(Severity.ERROR, "settings", str(error), "correct it, then check again")]
+    print_findings(found)
+    if not found:
+        print("a gateway could start with these settings")
+    return 1 if found else 0
+
+
+async def _run(settings: Settings, reread: Callable[[], Settings], reopen_log: Callable[[], None]) -> None:
+    async with running(settings) as gateway, trio.open_nursery() as nursery:
+        await nursery.start(_reload_on_hangup, gateway, reread, reopen_log)
         # Standard output may be the log's, which has nothing but log lines.
         out = sys.stderr if settings.log.target == "stdout" else sys.stdout
         admin = "" if gateway.admin_url == gateway.http_url else f"   operators   {gateway.admin_url}"
@@ -51,6 +80,22 @@ async def _run(settings: Settings) -> None:
             if link is not None:
                 print(f"console   {link}   good once, for {settings.console.link_s} s", flush=True)
         await until_signalled()
+        nursery.cancel_scope.cancel()
+
+
+async def _reload_on_hangup(
+    gateway: Running,
+    reread: Callable[[], Settings],
+    reopen_log: Callable[[], None],
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Runs until it is cancelled. Signals that come meanwhile are one more reload."""
+    with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+        task_status.started()
+        async for _ in hangups:
+            reopen_log()
+            await gateway.reload.run(reread)
 
 
 def _is_watched(out: TextIO | None) -> bool:

@@ -8,24 +8,22 @@ import json
 import mimetypes
 import os
 import secrets
-import signal
 import stat
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
+from gateway.commands.ending import cleaned_when_ended
 from gateway.commands.parsing import CommandError, Subparsers, print_rows, printable
 from gateway.commands.space_arguments import add_action, given_input, output, space_of
 from gateway.commands.space_client import SpaceRefusedError, objects, unreachable
 from gateway.commands.space_file_rules import is_media_type, local_name, part_end, part_head, which
 from gateway.commands.space_response import BoundedResponse
 
-ENDING = (signal.SIGTERM, signal.SIGHUP)
 PIECE_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1024**3  # of a download, also where its size is said; a larger one is refused, and none of it is kept
 FILE_S_MAX = 3600.0  # for a download; then it counts as one that did not arrive
@@ -126,7 +124,7 @@ def _get(arguments: argparse.Namespace) -> int:
     files = objects(service.ask("GET", f"{link.api}/files", wants="files")["files"])
     file = _chosen(files, arguments.file)
     with (
-        _cleaned_when_ended(),
+        cleaned_when_ended(),
         service.open("GET", f"{link.api}/files/{quote(file['file_id'], safe='')}", None, {"accept": "*/*"}) as response,
     ):
         if arguments.out == "-":
@@ -146,25 +144,6 @@ def _chosen(files: list[dict[str, Any]], wanted: str) -> dict[str, Any]:
     if not found:
         raise SpaceRefusedError("file_not_found", "The space has no file with this id or name.")
     return found[0]
-
-
-@contextmanager
-def _cleaned_when_ended() -> Iterator[None]:
-    """By a signal as by Ctrl-C: what is half done goes."""
-
-    def leave(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one does not interrupt the cleaning
-        raise SystemExit(128 + number)
-
-    is_main = threading.current_thread() is threading.main_thread()
-    numbers = [number for number in ENDING if is_main and signal.getsignal(number) is signal.SIG_DFL]
-    for number in numbers:
-        signal.signal(number, leave)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import os
 import ssl
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actors.bus.directory import LocalDirectory
 from actors.bus.renewal import RenewNode
@@ -124,6 +124,10 @@ class DeviceSide:
         """Once: what the log says of nodes."""
         await self.register.load()
         await self.directory.load()
+
+    def use_node_settings(self, settings: NodeSettings) -> None:
+        """For sessions that begin from now on."""
+        self.fleet.services = replace(self.fleet.services, settings=settings)
 
     async def listen(self, host: str, port: int) -> int:
         return await self.listener.listen(host, port)

@@ -114,6 +114,15 @@ class DeviceListener:
         # Over its limit an address has a few more, which are told so.
         self._addresses = Addresses(trusted_proxies, settings.strangers_per_address_max + settings.turned_away_max)
 
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """For connections that come from now on; of a listener that speaks TLS."""
+        assert self._tls is not None
+        self._tls = context
+
+    def use_settings(self, settings: ListenerSettings) -> None:
+        """For whoever comes from now on. How much one address may have stays as it is."""
+        self._settings = settings
+
     async def listen(self, host: str, port: int) -> int:
         """Bind, start accepting, and say on which port."""
         listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)

@@ -8,6 +8,8 @@
     operator-scopes.since  when the folder first met a gateway that knows operators' scopes, in ms: tokens of operators
                 issued before then have all of them if they name none
     running.json  where the gateway that holds the folder can be reached, for the command line
+    backup.tmp/ copies of databases, while a backup is taken of them
+    restoring/  what a backup has, while a folder is made of it
 
 The first start of a gateway makes it all, ca.crt last; nobody else makes anything in a folder that is not whole. Keys
 are never readable by others, not even while they are being written.
@@ -18,6 +20,7 @@ import fcntl
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 from cryptography import x509
@@ -29,6 +32,7 @@ from actors.device.identity import DeviceIdentity
 from actors.private_file import write_private
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import AnyScope, Issuer, Scope, TokenClass, Verifier, jwks_of, key_id
+from gateway.main.folder_forms import newer_database
 from schemas.certificates import CertificateAuthority, KnownCertificates, Leaf
 
 ISSUER = AUDIENCE = "heliograph"
@@ -36,6 +40,7 @@ TOKEN_KEY, CA_KEY, CA_FILE = MADE_AT_FIRST = "token.key", "ca.key", "ca.crt"
 ECHO_KEY = "echo.key"
 RUNNING_FILE = "running.json"
 FOREIGN_FILE = "token.jwks"
+RESTORING = "restoring"
 SINCE_FILE = "operator-scopes.since"
 NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
 KEY_BYTES = 32
@@ -68,6 +73,17 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(fd)
     return False
+
+
+def refuse_newer(path: Path) -> None:
+    """Raises FolderError for a folder that a later version has written to: this one would not understand it."""
+    with _told(path):
+        newer = newer_database(path)
+    if newer is not None:
+        raise FolderError(
+            f"{path} is of a newer version: {newer.name} has form {newer.form}, and heliograph {version('heliograph')} "
+            f"reads up to {newer.known}. Install a newer version, or restore a backup that this one has made"
+        )
 
 
 def makes_tokens(path: Path) -> bool:
@@ -119,6 +135,8 @@ class DataFolder:
                 except BlockingIOError:
                     who = "by a running gateway, or for a moment by another command"
                     raise FolderInUseError(f"{path} is in use {who}: stop that gateway, or try again") from None
+                _refuse_half_restored(path)
+                refuse_newer(path)
                 if make:
                     _make(path, now_ms)
                 folder = cls(path)
@@ -272,10 +290,17 @@ def _key(file: Path) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(file.read_text().strip()))
 
 
+def _refuse_half_restored(path: Path) -> None:
+    if (path / RESTORING).exists() and not is_data_folder(path):
+        again = f"empty it, then `heliograph restore BACKUP --data {path}`"
+        raise FolderError(f"a backup was being restored into {path}, and that did not end: {again}")
+
+
 def _refuse_others(path: Path) -> None:
     """Raises FolderError for a folder in which no gateway has finished its first start."""
     if is_data_folder(path):
         return
+    _refuse_half_restored(path)
     make = f"`heliograph serve --data {path}`"
     if any((path / name).exists() for name in MADE_AT_FIRST):
         raise FolderError(f"{path} is a data folder whose first start was interrupted, or goes on: {make} finishes it")

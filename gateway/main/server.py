@@ -1,7 +1,6 @@
 """A whole gateway in one process: data folder, log, device side, HTTP application and door, under one supervisor."""
 
 import gc
-import json
 import os
 import resource
 import signal
@@ -10,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TypeAlias
 
 import trio
@@ -28,6 +28,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.api.actions import Actions
 from gateway.api.admin import Admin
 from gateway.api.admin_audit import AdminAudit
+from gateway.api.admin_backup import AdminBackup
 from gateway.api.admin_console import AdminConsole
 from gateway.api.admin_members import AdminMembers
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
@@ -36,6 +37,7 @@ from gateway.api.feature import api_feature
 from gateway.api.health import is_ready
 from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
 from gateway.api.node_list import NodeList
+from gateway.backup.live_backups import LiveBackups
 from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstreams.calls import UpstreamCalls
@@ -59,6 +61,8 @@ from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.echo_side import echo_side
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase, is_known
+from gateway.main.reload import Reload, TlsListeners
+from gateway.main.running_note import RunningNote
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
 from gateway.main.sign_in import sign_in
 from gateway.mcp.binding import Binding
@@ -73,7 +77,7 @@ from gateway.net.http1.door import Door
 from gateway.net.hypercorn.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm
 from gateway.net.router import Router
-from gateway.net.tls import leaf, server_context
+from gateway.net.tls import server_context
 from gateway.observe.audit.audit_store import opened_audit
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
@@ -114,6 +118,7 @@ class Running:
     base: Callable[[], str] | None  # of links to spaces
     rooms: Rooms | None  # of spaces
     members: Members | None  # of tenants; None where tokens come from elsewhere
+    reload: Reload
     projects: Projects | None = None  # where spaces are on
     console: Console | None = None
 
@@ -364,7 +369,10 @@ async def running(
                 now_here,
                 new_id,
             )
+            blobs = None if echo.static is None else echo.static.blobs
+            backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs)
             more = [
+                AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console).routes,
@@ -429,7 +437,7 @@ async def running(
                 base.port = http_port
             if isinstance(console_at, ConsoleOrigin) and admin is None:
                 console_at.base.port = http_port
-            operators_at = None
+            operators_at, http_doors = None, [door]
             if admin is not None:
                 admin_door = Door(
                     supervisor,
@@ -441,6 +449,23 @@ async def running(
                 operators_at = await _listen_for_operators(admin_door, admin)
                 if isinstance(console_at, ConsoleOrigin):
                     console_at.base.port = int(operators_at.rpartition(":")[2])
+                http_doors += [admin_door] if isinstance(admin, Address) else []
+            note = RunningNote(folder.path / RUNNING_FILE)
+            reload = Reload(
+                settings,
+                {
+                    "stream": lambda new: setattr(streams, "settings", new),
+                    "node": devices.use_node_settings,
+                    "listener": devices.listener.use_settings,
+                    "backup": lambda new: setattr(backups, "settings", new),
+                    **({} if members is None else {"members": lambda new: setattr(members, "settings", new)}),
+                    **({} if kept_audit is None else {"audit": kept_audit.use_settings}),
+                },
+                {
+                    "http": TlsListeners([door.use_tls for door in http_doors], ALPN, note.use_certificate),
+                    "devices": TlsListeners([devices.listener.use_tls]),
+                },
+            )
             where = Running(
                 folder,
                 lives,
@@ -457,27 +482,15 @@ async def running(
                 base if spaces is not None else None,
                 rooms,
                 members,
+                reload,
                 echo.projects,
                 console,
             )
-            note = folder.path / RUNNING_FILE
-            certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)
-            written = {
-                "http": where.http,
-                "devices": where.device_address,
-                "admin": where.admin,
-                "http_certificate": certificate,
-                "policy": None if policy.path is None else str(policy.path.absolute()),
-            }
-            whole = note.with_name(
-                f"{RUNNING_FILE}.new"
-            )  # then moved: a command that reads it now finds all or nothing
-            whole.write_text(json.dumps(written) + "\n")
-            whole.replace(note)
+            note.write(where.http, where.device_address, where.admin, policy.path, settings.http.tls_certificate)
             try:
                 yield where
             finally:
-                note.unlink(missing_ok=True)
+                note.remove()
                 supervisor.request_stop()
 
 

@@ -19,6 +19,7 @@
     [push]      Web Push: keys and limits           (gateway/push/settings.py)
     [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
     [console]   sign-in and limits of the console   (gateway/console/settings.py)
+    [backup]    what a backup may take              (gateway/backup/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
@@ -40,6 +41,7 @@ import msgspec
 from actors.member.settings import MemberSettings
 from actors.node.settings import NodeSettings
 from actors.stream.settings import StreamSettings
+from gateway.backup.settings import BackupSettings
 from gateway.calls.upstreams.settings import UpstreamSettings
 from gateway.console.settings import ConsoleSettings
 from gateway.devices.device_side import DeviceSettings
@@ -157,6 +159,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     push: PushSettings = msgspec.field(default_factory=PushSettings)
     audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
     console: ConsoleSettings = msgspec.field(default_factory=ConsoleSettings)
+    backup: BackupSettings = msgspec.field(default_factory=BackupSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 

@@ -41,9 +41,11 @@ def server_context(
 
 def leaf(certificate: str) -> str:
     """The listener's own certificate, the first one in its file."""
-    found = re.search(
-        r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", Path(certificate).read_text(), re.DOTALL
-    )
+    return leaf_of(Path(certificate).read_text())
+
+
+def leaf_of(text: str) -> str:
+    found = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
     assert found is not None  # `server_context` has read it
     return found[0] + "\n"
 

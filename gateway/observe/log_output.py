@@ -126,13 +126,15 @@ class LogOutput:
                 Sink(sys.stderr.fileno()).put(f"heliograph: {what}".encode())
 
 
-def log_to(settings: LogSettings, level: int = logging.INFO) -> None:
-    """Everything that is logged from now on goes there. Raises LogTargetError."""
+def log_to(settings: LogSettings, level: int = logging.INFO) -> Callable[[], None]:
+    """Everything that is logged from now on goes there; what opens a file anew is returned, and is done on SIGHUP as
+    long as nobody else sees to that. Raises LogTargetError."""
     try:
         output = LogOutput(settings.target)
     except OSError as error:
         raise LogTargetError(f"cannot open the log {settings.target}: {error.strerror}") from error
-    if settings.target not in _STREAMS:
+    is_file = settings.target not in _STREAMS
+    if is_file:
         signal.signal(signal.SIGHUP, lambda *_: output.reopen())
     structlog.configure(
         processors=processors(settings.format, is_terminal=output.is_terminal),
@@ -140,6 +142,7 @@ def log_to(settings: LogSettings, level: int = logging.INFO) -> None:
         logger_factory=lambda *_: output,
         cache_logger_on_first_use=True,
     )
+    return output.reopen if is_file else lambda: None
 
 
 class _Direct(structlog.BoundLoggerBase):

@@ -20,11 +20,9 @@ from gateway.projects.iam_service import IamService
 from gateway.projects.project_routes import AdmitAddress
 from gateway.projects.project_service import ProjectService
 from gateway.projects.settings import ProjectsSettings
-from schemas.echo.site_labels import label_under
+from schemas.echo.site_labels import is_same_site, label_under
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-
-_LOCAL = "localhost"  # which browsers resolve by themselves, for a try on one machine
 
 
 async def opened_projects(
@@ -76,11 +74,3 @@ def projects_feature(
 def host_of(base: str) -> str:
     """In lower case, without a port."""
     return urlsplit(base).hostname or ""
-
-
-def is_same_site(host: str, suffix: str) -> bool:
-    """Whether sites under this suffix share a domain with the gateway: then what a browser calls same-site protects
-    neither from the other."""
-    if suffix == _LOCAL:
-        return False
-    return host == suffix or suffix.endswith(f".{host}") or host.endswith(f".{suffix}")

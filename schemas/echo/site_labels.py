@@ -11,6 +11,7 @@ RANDOM_BYTES = 4  # of the caller, for as many characters as below
 _RANDOM_CHARS = 6
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
 _UNNAMED = "site"
+_LOCAL = "localhost"  # which browsers resolve by themselves, for a try on one machine
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _SUFFIX_CHARS_MAX = 253 - 1 - 63  # so that every hostname under it fits
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9]+")
@@ -54,3 +55,11 @@ def label_from(name: str, random: bytes) -> str:
     bits = int.from_bytes(random[:RANDOM_BYTES])
     end = "".join(_DIGITS[bits >> 5 * place & 31] for place in range(_RANDOM_CHARS))
     return f"{slug or _UNNAMED}-{end}"
+
+
+def is_same_site(host: str, suffix: str) -> bool:
+    """Whether sites under this suffix share a domain with the gateway: then what a browser calls same-site protects
+    neither from the other."""
+    if suffix == _LOCAL:
+        return False
+    return host == suffix or suffix.endswith(f".{host}") or host.endswith(f".{suffix}")

@@ -80,6 +80,11 @@ class Door:
         """Open ones; an adopted socket is no longer a connection of the door's."""
         return len(self._open)
 
+    def use_tls(self, context: ssl.SSLContext) -> None:
+        """For connections that come from now on; of a door that speaks TLS."""
+        assert self._tls is not None
+        self._tls = context
+
     async def listen(self, host: str, port: int) -> int:
         """Bind, start accepting, and say on which port."""
         listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)

@@ -105,7 +105,6 @@ class AuditStore:
         self.changed = trio.Event()
         """Set, and then another one, whenever lines have been written."""
         self._settings = settings
-        self._file_bytes_max = min(settings.file_bytes_max, settings.bytes_max // 4)  # so that there are some
         self._wall_ms = wall_ms
         self._queue: deque[Line] = deque()
         self._wake = trio.Event()
@@ -116,6 +115,14 @@ class AuditStore:
         self._tidy_at_s = -inf
         self._looks = trio.CapacityLimiter(LOOKS_AT_ONCE_MAX)
         self._complaints = LogThrottle(COMPLAIN_EVERY_S)
+
+    @property
+    def _file_bytes_max(self) -> int:
+        return min(self._settings.file_bytes_max, self._settings.bytes_max // 4)  # so that there are some
+
+    def use_settings(self, settings: AuditSettings) -> None:
+        """From the next line on."""
+        self._settings = settings
 
     def add(self, event: str, fields: dict[str, object]) -> None:
         """Keep a line. The fields are the store's from now on: nobody may change them."""

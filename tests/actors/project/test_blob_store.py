@@ -209,6 +209,24 @@ async def test_contents_of_a_deleted_project_go_but_for_those_that_others_have(d
 
 
 @bounded
+async def test_while_the_folder_is_copied_nothing_goes_and_then_what_was_to_go(depot: Depot) -> None:
+    here = await depot.start()
+    project, other = await here.project(), await here.project("Other")
+    for path in ("replaced", "deleted", "kept"):
+        await here.put(project, path, path.encode())
+    await here.put(other, "x", b"gone with it")
+    with here.blobs.keeping_all(), here.blobs.keeping_all():
+        await here.put(project, "replaced", b"new")
+        assert await here.objects.delete(project, "deleted") is None
+        await here.projects.delete(other)
+        await here.blobs.sweep()
+        assert len(depot.files()) == 5
+        await here.put(project, "deleted", b"deleted")  # a content that comes back meanwhile is wanted again
+    await here.blobs.sweep()
+    assert depot.files() == {sha256(content) for content in (b"new", b"deleted", b"kept")}
+
+
+@bounded
 async def test_start_removes_what_no_object_has_and_says_what_is_missing(depot: Depot) -> None:
     here = await depot.start()
     project = await here.project()

@@ -77,6 +77,7 @@ async def test_revoking_tells_what(autojump_clock: MockClock, operator: Operator
         ("/admin/enroll", {"tenant": "acme", "node_id": "MARK"}, 400, "claims"),
         ("/admin/enroll", {"tenant": "MARK" * 20}, 400, "claims"),
         ("/admin/revoke", {"jti": "MARK"}, 400, "malformed"),
+        ("/admin/revoke", b'{"jti": "MARK\xff"}', 400, "malformed"),
         ("/admin/revoke", b" " * 70_000, 413, "too_large"),
     ],
 )

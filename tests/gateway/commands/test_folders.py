@@ -17,6 +17,7 @@ OPERATOR = [
     ["ledger", AGENT],
     ["token", "mint", "--tenant", "acme"],
     ["token", "revoke", JTI],
+    ["backup", "--out", "backup.tar"],
     ["node", "enroll", "--tenant", "acme", "--out", "enrolled"],
 ]
 AS_AGENT = [["call", ECHO, "{}"], ["watch", NODE_ID]]

@@ -68,6 +68,7 @@ def claims(asked: Asked) -> dict[str, Any]:
         ([*MINT, "--class", "device_runtime", "--sub", NODE_ID], "fleet:write tokens:mint"),
         ([*MINT_OPERATOR, "--scope", "spend:read"], "spend:read tokens:mint"),
         (["token", "revoke", JTI], "tokens:mint"),
+        (["backup"], "fleet:read fleet:write policy:write spend:read tokens:mint"),
         (["call", ECHO, "{}"], "fleet:read tokens:mint"),
         (["watch", NODE_ID], "fleet:read tokens:mint"),
     ],

@@ -5,10 +5,11 @@ import re
 import pytest
 
 from gateway.main.settings import SettingsError, load
-from gateway.projects.opening import host_of, is_same_site
+from gateway.projects.opening import host_of
 from gateway.projects.service_text import service_text
 from gateway.projects.settings import ProjectsSettings, bearer_fault
 from schemas.echo.project_tools import PROJECT_TOOLS
+from schemas.echo.site_labels import is_same_site
 
 GOOD = "0123456789abcdef" * 2
 

@@ -205,7 +205,7 @@ async def main(folder: Path) -> None:
     limits = {"erase_after_s": 3600.0} if hasattr(store_port.DEFAULT_LIMITS, "erase_after_s") else {}
     async with await sqlite_store.SqliteStore.open(working, store_port.LogLimits(**limits)) as store:
         one = await record(store)
-        name = f"form-{sqlite_files._FORM}"  # noqa: SLF001
+        name = f"form-{sqlite_files.FORM}"
         (folder / f"{name}.json").write_text(json.dumps(await expectation(one), indent=1) + "\n")
         recorded = folder / f"{name}.sqlite"
         shutil.copy(working, recorded)
