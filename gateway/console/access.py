@@ -104,14 +104,13 @@ class ConsoleAccess:
     # ---- passkeys ----------------------------------------------------------------------------------------------------
 
     def may_register(self, session: Session) -> bool:
-        """Whether this session may make a passkey: nothing that a token opened outlives it, so it takes a token whose
-        life goes beyond the session's, and not just another passkey."""
-        is_of_passkey = self.passkeys.get(session.principal.jti) is not None
-        return session.may_register and not is_of_passkey and session.principal.expires_at_ms > session.ends_at_ms
+        """Whether this session may make a passkey. Nothing outlives the token behind it, so that has to outlive the
+        session; a link that was made in another session stands for no longer than that one."""
+        return session.may_register and session.token_ends_at_ms > session.ends_at_ms
 
     def passkey_ends_at_ms(self, session: Session) -> int:
         """Of one that is made in this session, now."""
-        return min(self._now().wall_ms + 1000 * self._settings.passkey_s, session.principal.expires_at_ms)
+        return min(self._now().wall_ms + 1000 * self._settings.passkey_s, session.token_ends_at_ms)
 
     def is_good(self, passkey: OperatorPasskey) -> bool:
         return not is_over(passkey, self._now().wall_ms) and not self.is_revoked(passkey)

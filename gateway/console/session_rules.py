@@ -5,6 +5,9 @@
                                  ├─ the token or the passkey behind it is revoked or removed ──► over
                                  └─ a session too many: the oldest, or the gateway's stop ──► over
 
+Its operator has no longer than the session has: nothing that is made in it, such as a token or another link, outlives
+it, but for a passkey, which may last as long as the token behind the session.
+
 What is over is told once, by `on_end`, so that whatever the session holds open ends with it. A session's secret is made
 here, whatever the browser had before. Where the secret travels, and what a session may do, is for others.
 """
@@ -12,7 +15,7 @@ here, whatever the browser had before. Where the secret travels, and what a sess
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from actors.node.moment import Moment
@@ -27,10 +30,11 @@ class SignedInBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    principal: Principal  # the operator, with all the scopes that the session has
+    principal: Principal  # the operator, with all the scopes and all the time that the session has
     by: SignedInBy
     may_register: bool  # whether a passkey may be made in it
     token_ids: frozenset[str]  # whose revocation ends it
+    token_ends_at_ms: int
     ends_s: float
     ends_at_ms: int
     key: bytes = field(repr=False)
@@ -68,14 +72,16 @@ class Sessions:
         if len(self._sessions) >= self._sessions_max:
             self.end(next(iter(self._sessions.values())))
         life_ms = min(1000 * self._life_s, principal.expires_at_ms - now.wall_ms)
+        ends_at_ms = now.wall_ms + life_ms
         secret = self._new_secret(SECRET_BYTES)
         session = Session(
-            principal,
+            replace(principal, expires_at_ms=ends_at_ms),
             by,
             may_register,
             frozenset(filter(None, (principal.jti, also_ends_with))),
+            principal.expires_at_ms,
             now.mono_s + life_ms / 1000,
-            now.wall_ms + life_ms,
+            ends_at_ms,
             secret_hash(secret),
         )
         self._sessions[session.key] = session
@@ -89,7 +95,7 @@ class Sessions:
         """Whether it has not ended, by now. By both clocks: a wall clock that is set back gives nobody more time."""
         if session.key not in self._sessions:
             return False
-        if now.mono_s < session.ends_s and now.wall_ms < session.principal.expires_at_ms:
+        if now.mono_s < session.ends_s and now.wall_ms < session.ends_at_ms:
             return True
         self.end(session)
         return False

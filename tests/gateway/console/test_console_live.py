@@ -79,6 +79,17 @@ async def test_operator_revokes_a_node_over_the_console_and_its_own_token_too(tm
         assert (await one.post("whoami")).status_code == 401
 
 
+async def test_token_that_is_minted_in_a_session_does_not_outlive_it(tmp_path: Path) -> None:
+    async with running(load(None, {}, {"data": "data", **HERE})) as gateway:
+        one = await Operator.by_link(gateway, (await made_link(gateway))["url"])
+        wish = {"token_class": "operator", "sub": "bob", "tenant": "operators", "scopes": ["fleet:read"]}
+        minted = await one.act("/admin/mint", {**wish, "life_s": 7 * 3600})
+        assert minted.status_code == 200
+        refused = await one.act("/admin/mint", {**wish, "life_s": 9 * 3600})
+        assert (refused.status_code, refused.json()["code"]) == (403, "E_SAFETY_DENIED")
+        assert "outlive" in refused.json()["message"]
+
+
 # ---- trying a tool ---------------------------------------------------------------------------------------------------
 
 

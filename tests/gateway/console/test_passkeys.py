@@ -104,19 +104,27 @@ async def test_revoking_the_token_or_the_passkey_ends_it_with_its_sessions(
     assert [one["revoked"] for one in site.console.passkeys()] == [True]
 
 
-async def test_link_that_a_passkey_session_made_makes_no_passkey(autojump_clock: MockClock) -> None:
-    """Else a passkey could renew itself for ever."""
+@pytest.mark.parametrize("by", ["link", "passkey"])
+async def test_link_that_a_session_made_lasts_no_longer_and_makes_no_passkey(
+    autojump_clock: MockClock, by: str
+) -> None:
+    """Else a passkey could renew itself for ever, and a session of a day become one of half a year."""
     site = await Site().open()
     browser, passkey_id = await with_passkey(site)
-    later = browser.elsewhere()
-    await later.sign_in()
+    later = browser
+    if by == "passkey":
+        later = browser.elsewhere()
+        await later.sign_in()
+    ends_at_ms = (await later.post("whoami")).json["operator"]["ends_at_ms"]
+    await trio.sleep(3600)
     body = {"path": "/admin/console/link", "method": "POST", "body": {"passkey": True}}
     made = (await later.post("act", body)).json
     guest = Browser(site)
-    assert (await guest.post("session", {"link": made["url"].partition("#k=")[2]})).json["passkey_offered"] is False
+    shown = (await guest.post("session", {"link": made["url"].partition("#k=")[2]})).json
+    assert (shown["operator"]["ends_at_ms"], shown["passkey_offered"]) == (ends_at_ms, False)
     assert (await guest.register()).status == 403
     assert (await later.post("passkey/remove", {"id": passkey_id})).status == 204
-    assert (await guest.post("whoami")).status == 401
+    assert (await guest.post("whoami")).status == (401 if by == "passkey" else 200)
 
 
 async def test_removed_passkey_signs_nobody_in_and_its_sessions_are_over(autojump_clock: MockClock) -> None:

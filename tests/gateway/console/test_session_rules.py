@@ -38,6 +38,13 @@ def test_session_ends_with_the_token_behind_it() -> None:
     assert ended == [session]
 
 
+def test_operator_of_a_session_has_no_longer_than_the_session() -> None:
+    sessions, _ = site()
+    _, session = sessions.open(operator(), SignedInBy.LINK, at(0))
+    assert session.principal.expires_at_ms == session.ends_at_ms
+    assert session.token_ends_at_ms == operator().expires_at_ms
+
+
 def test_clock_that_is_set_back_gives_nobody_more_time() -> None:
     sessions, _ = site()
     secret, _ = sessions.open(operator(expires_at_ms=START_MS + 60_000), SignedInBy.LINK, at(0))
