@@ -24,6 +24,7 @@ from gateway.console.fleet_rules import FleetQuery, Row, Sort, row_of
 from gateway.console.frame_samples import FrameSamples
 
 ROWS_A_TURN = 250  # looked at between two checkpoints
+SLOTS_SPARE = 1_000  # of nodes that are gone, beside as many as there are; then the table is made anew
 ORDERS_S = 1.0  # for which an order by calls or drops is good: they change with every call
 
 
@@ -118,6 +119,8 @@ class FleetTable:
         """Look again at all that is other than before. Cancelled, it leaves the rest for the next one."""
         async with self._turn:
             now = self._now()
+            if self.samples.slots > 2 * len(self.index.rows) + SLOTS_SPARE:
+                self.rest()
             self._open_if_need_be()
             self._expire(now.wall_ms)
             while self._touched:

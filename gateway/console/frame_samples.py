@@ -23,6 +23,11 @@ class FrameSamples:
         self.taken = 0
         """So far."""
 
+    @property
+    def slots(self) -> int:
+        """Of nodes that are gone, too."""
+        return len(self._tracked)
+
     def slot_of(self, node_id: str, counts: NodeCounts | None) -> int | None:
         if counts is None:
             return None

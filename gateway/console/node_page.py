@@ -108,8 +108,9 @@ class NodePages:
         return {"events": events}
 
     def streams(self) -> Answer:
-        found = list(self._streams.looks())
-        return {"streams": [self._stream(one) for one in found[:STREAMS_MAX]], "total": len(found)}
+        found = list(islice(self._streams.looks(), STREAMS_MAX))
+        total = len(found) if len(found) < STREAMS_MAX else len(self._streams.registry)
+        return {"streams": [self._stream(one) for one in found], "total": total}
 
     def _stream(self, one: OpenStream) -> dict[str, Any]:
         now = self._now()

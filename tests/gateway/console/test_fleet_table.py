@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from actors.register.listed_node import ListedNode, ListedState
+from gateway.console import fleet_table
 from gateway.console.fleet_rules import FleetQuery, Sort, row_of
 from gateway.console.fleet_table import ROWS_A_TURN, FleetWindow
 from tests.gateway.console.fleet import Fleet
@@ -179,6 +180,20 @@ async def test_a_large_fleet_is_looked_at_in_turns_and_a_cancelled_look_is_gone_
     assert scope.cancelled_caught
     page = await fleet.table.page(FleetQuery(sort=Sort.NODE_ID, limit=500))
     assert (page["total"], [one["node_id"] for one in page["rows"]]) == (len(nodes), nodes[:500])
+
+
+async def test_a_table_is_made_anew_when_too_many_of_its_nodes_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_table, "SLOTS_SPARE", 3)
+    fleet = Fleet()
+    for number in range(12):
+        node_id = f"01hzx3k8q2v7n4t9r6w5y1c0{number:02d}"
+        await fleet.enroll(node_id)
+        await fleet.come(node_id)
+        assert list(await fleet.shown()) == [node_id]
+        assert fleet.table.samples.slots <= 2 + 3 + 1
+        fleet.go(node_id)
+        await fleet.revoke(node_id)
+        await fleet.forget(node_id)
 
 
 async def test_a_window_tells_what_changed_and_nothing_else() -> None:
