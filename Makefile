@@ -28,8 +28,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: env  ## see it work
 	$(BIN)/heliograph demo --http 127.0.0.1:8420 --devices 127.0.0.1:8421
 
-test: check $(if $(shell command -v npm),$(AXE))  ## format, lint, types, then every test
-	$(BIN)/python -m pytest
+test: check $(if $(shell command -v npm),$(AXE))  ## format, lint, types, then every test, in WORKERS=2 processes
+	$(BIN)/python -m pytest -n $(or $(WORKERS),2) --dist loadfile
 
 $(AXE): tests/browser/package.json tests/browser/package-lock.json
 	@echo "installing axe-core, which looks over the console's pages ..."

@@ -19,6 +19,7 @@ from actors.space.key_files import Disk
 
 INCOMING = "incoming"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_OURS = re.compile(rf"[0-9a-f]{{2}}|{INCOMING}")  # folders, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,25 @@ class BlobFiles:
         disk.sync_folder(folder.parent)
 
     def sweep(self, uses: Callable[[str], bool]) -> dict[str, int]:
-        """Remove whatever is not used; the sizes of what is there, by hash. Before anything is written."""
+        """Remove whatever is not used; the sizes of what is there, by hash. Before anything is written.
+
+        What somebody else has put beside our folders, a link to another one too, is not ours to remove or to read.
+        """
         present: dict[str, int] = {}
-        for shelf in sorted(path for path in self._folder.iterdir() if path.is_dir()):
+        for shelf in self._own_folders():
             with os.scandir(shelf) as entries:
-                for entry in entries:
-                    if _is_content(entry.name, shelf.name) and uses(entry.name):
-                        present[entry.name] = entry.stat(follow_symlinks=False).st_size
-                    else:
-                        self._disk.unlink(Path(entry.path))
+                files = [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
+            for entry in files:
+                if _is_content(entry.name, shelf.name) and uses(entry.name):
+                    present[entry.name] = entry.stat(follow_symlinks=False).st_size
+                else:
+                    self._disk.unlink(Path(entry.path))
         return present
+
+    def _own_folders(self) -> list[Path]:
+        with os.scandir(self._folder) as entries:
+            ours = [entry for entry in entries if _OURS.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)]
+        return [self._folder / entry.name for entry in ours]
 
     def begin(self) -> "BlobWriter":
         return BlobWriter(self._folder / INCOMING / f"{next(self._numbers)}", self._disk)

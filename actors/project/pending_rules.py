@@ -54,15 +54,27 @@ def next_removal_ms(ends_at_ms: int, now_ms: int) -> int:
 
 @dataclass(slots=True)
 class Turns:
-    """Whose turn it is next, by the wall clock, as the ends of URLs are. Each is in it once, or taken."""
+    """Whose turn it is next, by the wall clock, as the ends of URLs are. Each is in it once, or taken.
+
+    A clock that is set back takes all turns along, so that nobody waits for it to come this far again.
+    """
 
     _due: list[tuple[int, str]] = field(default_factory=list)
+    _seen_ms: int = 0  # the clock, when it was last looked at
 
-    def put(self, upload_id: str, at_ms: int) -> None:
+    def put(self, upload_id: str, at_ms: int, now_ms: int) -> None:
+        self._see(now_ms)
         heappush(self._due, (at_ms, upload_id))
 
     def take(self, now_ms: int) -> str | None:
+        self._see(now_ms)
         return heappop(self._due)[1] if self._due and self._due[0][0] <= now_ms else None
+
+    def _see(self, now_ms: int) -> None:
+        back_ms = self._seen_ms - now_ms
+        if back_ms > 0:
+            self._due = [(at_ms - back_ms, upload_id) for at_ms, upload_id in self._due]  # a heap as before
+        self._seen_ms = now_ms
 
     @property
     def next_ms(self) -> int | None:

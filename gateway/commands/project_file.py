@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway.commands.parsing import CommandError
-from gateway.commands.site_folder import repository_of
+from gateway.commands.site_folder import opened, repository_of
 
 NAME = ".echo-project"
 _BYTES_MAX = 256
@@ -28,7 +28,7 @@ def find(folder: Path) -> tuple[Path, str] | None:
     for place in _places(folder):
         file = place / NAME
         try:
-            with file.open("rb") as content:
+            with opened(file, follows=True) as content:
                 text = content.read(_BYTES_MAX).decode(errors="replace").strip()
         except FileNotFoundError:
             continue

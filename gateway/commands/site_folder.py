@@ -6,6 +6,7 @@ Nothing outside of the folder is read but the `.gitignore` files of its reposito
 import errno
 import hashlib
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from gateway.commands.parsing import CommandError
 from gateway.commands.site_plan_rules import Skip, Upload, site_path, skip_by_name
 
 FILES_MAX = 10_000  # that are not left out; more is refused: it is not the folder that was meant
+DEPTH_MAX = 256  # folders in one another; deeper is refused: below that no path is short enough to be published
 FILE_BYTES_MAX = 1024**3  # of one; more is refused, and every instance takes less
 IGNORE_BYTES_MAX = 1024 * 1024  # of a .gitignore; more is refused
 _IGNORE_FILE = ".gitignore"
@@ -107,6 +109,8 @@ def _walk(
             skip = Skip.DATA
         if skip is not None:
             found.skipped[skip] += 1
+        elif is_folder and len(inner) > DEPTH_MAX:
+            raise CommandError(f"{inner[0]} has folders more than {DEPTH_MAX} deep: leave it out with .gitignore")
         elif is_folder:
             _walk(folder / entry.name, above, inner, files, found)
         else:
@@ -143,9 +147,15 @@ def hashed(file: Path) -> tuple[int, str]:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[IO[bytes]]:
-    """Not through a link that somebody has put there meanwhile."""
-    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as content:
+def opened(file: Path, *, follows: bool = False) -> Iterator[IO[bytes]]:
+    """A plain file, and not through a link that somebody has put there meanwhile, unless links are followed.
+
+    A pipe would be waited for until somebody writes into it.
+    """
+    how = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follows else os.O_NOFOLLOW)
+    with os.fdopen(os.open(file, how), "rb") as content:
+        if not stat.S_ISREG(os.fstat(content.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file", str(file))
         yield content
 
 

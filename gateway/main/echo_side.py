@@ -100,13 +100,13 @@ async def echo_side(
         new_id,
         audit,
         passkeys,
-        None if room_push is None else SpacePush(room_push, iam, admission.access),
+        None if room_push is None else SpacePush(room_push, iam, admission),
         app_prompt_of=app_prompt_of,
         sections=[
             lambda: service_text(
                 settings.projects, base(), has_bucket=bucket is not None, has_mcp=settings.mcp.enabled
             ),
-            lambda: push_text(is_configured=push is not None),
+            lambda: push_text(settings.push, is_configured=push is not None),
         ],
         has_mcp=settings.mcp.enabled,
     )

@@ -286,9 +286,9 @@ class Exchange:
         error = envelope(CODE_OF_STATUS[status], message, fix, correlation_id=self.logged_id(status))
         await self.error(error, status, headers)
 
-    async def refuse_method(self, allowed: str) -> None:
-        allow = {b"allow": b"GET, HEAD" if allowed == "GET" else allowed.encode()}
-        await self.refuse_status(405, "This route has another method.", f"Use {allowed}.", allow)
+    async def refuse_method(self, allowed: str, headers: Mapping[bytes, bytes] = {}) -> None:
+        more = {**headers, b"allow": b"GET, HEAD" if allowed == "GET" else allowed.encode()}
+        await self.refuse_status(405, "This route has another method.", f"Use {allowed}.", more)
 
     async def cacheable(
         self, tag: str, body: bytes, content_type: bytes, cache_control: bytes, headers: Mapping[bytes, bytes] = {}

@@ -17,6 +17,7 @@ from gateway.net.asgi import AsgiScope, Send
 
 SEND_FILE = "heliograph.send_file"
 PIECE_BYTES = 64 * 1024  # read at once, where the kernel cannot send the file itself
+STREAM_PIECE_BYTES = 16 * 1024  # the same over HTTP/2, where a client may have many waiting and grant no window to any
 THREADS_MAX = 8  # that wait for the disk at a time, for all files; the next one waits for them
 _NO_SUCH_QUESTION = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
@@ -35,8 +36,9 @@ async def send_file(scope: AsgiScope, send: Send, fd: int, start: int, count: in
         await directly(fd, start, count)
         return
     at, end = start, start + count
+    bytes_max = STREAM_PIECE_BYTES if scope["http_version"] == "2" else PIECE_BYTES
     while at < end:
-        piece = await read_piece(fd, at, min(PIECE_BYTES, end - at))
+        piece = await read_piece(fd, at, min(bytes_max, end - at))
         at += len(piece)
         await send({"type": "http.response.body", "body": piece, "more_body": at < end})
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
+import jiter
 
 from gateway.net.cors import CORS
 from gateway.net.echo_answers import NO_STORE, media_type, refuse
@@ -20,8 +20,9 @@ async def read_json(exchange: Exchange, bytes_max: int) -> object | EchoError:
         return EchoError.UNSUPPORTED_MEDIA_TYPE
     body = await exchange.body(bytes_max)
     try:
-        decoded: object = msgspec.json.decode(body or b"{}")
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        # A member that is there twice means different things to different readers.
+        decoded: object = jiter.from_json(body or b"{}", allow_inf_nan=False, catch_duplicate_keys=True)
+    except ValueError:
         return EchoError.INVALID_PAYLOAD
     return decoded
 

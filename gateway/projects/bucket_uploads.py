@@ -182,7 +182,7 @@ class BucketUploads:
             self._put(upload, self._now_ms() + RETRY_MS)
 
     def _put(self, upload: PendingUpload, at_ms: int) -> None:
-        self._turns.put(upload.upload_id, at_ms)
+        self._turns.put(upload.upload_id, at_ms, self._now_ms())
         self._wake.set()
         self._wake = trio.Event()
 

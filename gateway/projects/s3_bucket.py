@@ -27,8 +27,6 @@ from schemas.echo.errors import EchoError
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 COMPLAIN_EVERY_S = 60.0  # between two lines about a bucket that does not answer
-# Without the right to list a bucket, what is not there is forbidden.
-_MISSING = (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN)
 _GONE = (HTTPStatus.OK, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_FOUND)  # to a DELETE
 
 
@@ -91,7 +89,9 @@ class S3Bucket:
 
     async def size(self, key: str) -> int | Unseen:
         head = await self._ask("HEAD", key, self._settings.answer_s_max)
-        if isinstance(head, Head) and head.status in _MISSING:
+        # We may list the bucket, else it is not ready: so 403 does not say that an object is missing, but that our keys
+        # or our clock are not good at present.
+        if isinstance(head, Head) and head.status == HTTPStatus.NOT_FOUND:
             return Unseen.MISSING
         if isinstance(head, Head) and head.status == HTTPStatus.OK and head.length is not None:
             return head.length

@@ -16,7 +16,9 @@ from typing import TypeVar
 from urllib.parse import quote
 
 import structlog
+import trio
 
+from actors.log_throttle import LogThrottle
 from actors.project.site import SiteDirectory, SiteObject
 from gateway.net.applications import Application, NoSite
 from gateway.net.asgi import AsgiScope, Receive, Send
@@ -36,6 +38,7 @@ T = TypeVar("T")
 
 HOSTS_MAX = 1024  # remembered; then the one asked for least recently is read again when it comes
 HOST_BYTES_MAX = 262  # of one that is remembered: the longest name there is, its final dot and a port
+COMPLAIN_EVERY_S = 60.0  # between two lines about files that the disk does not have, however often they are asked for
 LOOKS_MAX = 8  # for a file whose content goes as often while it is being opened; then 500
 OWN_404 = "404.html"
 _TEXTS = {
@@ -61,11 +64,16 @@ _ALLOW: Header = (b"allow", b"GET, HEAD")
 _URL_CHARACTERS = "".join(map(chr, range(0x21, 0x7F)))  # that stay as they are in a query
 
 
+class _LostContentError(Exception):
+    """The disk does not have what is published, and nothing of a response was sent."""
+
+
 class SiteRoutes:
     def __init__(self, directory: SiteDirectory, contents: SiteContents, hosts: SiteHosts) -> None:
         self._directory = directory
         self._contents = contents
         self._hosts = hosts
+        self._complaints = LogThrottle(COMPLAIN_EVERY_S)
         self._remembered = lru_cache(HOSTS_MAX)(self._read)
 
     def at(self, host: bytes) -> Application | NoSite:
@@ -116,7 +124,12 @@ class SiteRoutes:
             if given.part is None or scope["method"] == "HEAD":
                 await _send(given, b"", send)
                 return
-            if await self._send_content(label, file, given, given.part, scope, send):
+            try:
+                is_sent = await self._send_content(label, file, given, given.part, scope, send)
+            except _LostContentError:
+                await _say(500, scope, send)
+                return
+            if is_sent:
                 return
         raise UnreadableFileError
 
@@ -152,8 +165,10 @@ class SiteRoutes:
             site = self._directory.site(label)
             if site is None or site.object(file.path) != file:
                 return None
-            log.error("site_content_unreadable", project_id=site.project_id, sha256=file.sha256)
-            raise
+            requests = self._complaints.hit(trio.current_time())
+            if requests:  # else whoever asks again and again would write our log
+                log.error("site_content_unreadable", project_id=site.project_id, sha256=file.sha256, requests=requests)
+            raise _LostContentError from error
 
 
 def text_form(status: int, correlation_id: str) -> Refused:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from string import Template
 
+from gateway.push.settings import PushSettings
+
 _TEXT = Template((Path(__file__).parent / "service_description.md").read_text())
 _OFFERED = "This instance offers Web Push."
 _NOT_OFFERED = (
@@ -10,5 +12,6 @@ _NOT_OFFERED = (
 )
 
 
-def service_text(*, is_configured: bool) -> str:
-    return _TEXT.substitute(offer=_OFFERED if is_configured else _NOT_OFFERED)
+def service_text(settings: PushSettings, *, is_configured: bool) -> str:
+    offer = _OFFERED if is_configured else _NOT_OFFERED
+    return _TEXT.substitute(offer=offer, notify_s=f"{settings.notify_s_max:g}")

@@ -6,7 +6,7 @@ a socket, it ends with what opened it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from actors.grants.grants import Access
 from actors.push.subscription_rules import Subscriber
@@ -24,16 +24,23 @@ _Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]
 _Tool: TypeAlias = Callable[[Space, str | None, _Arguments], Awaitable[_Answer]]
 
 
+class Admission(Protocol):
+    """Who was let into a space."""
+
+    def access(self, exchange: Exchange, space: Space) -> Access | None:
+        """What the access token of a request is good for in a space."""
+
+    def fault_later(self, exchange: Exchange, space: Space, token: str) -> Callable[[], EchoError | None]:
+        """To be asked once a body has come: meanwhile a grant may have ended, or IAM may have been switched on."""
+
+
 class SpacePush:
     is_configured = True
 
-    def __init__(
-        self, service: PushService, iam: SpaceIam, access_of: Callable[[Exchange, Space], Access | None]
-    ) -> None:
-        """`access_of` says what the access token of a request is good for in a space."""
+    def __init__(self, service: PushService, iam: SpaceIam, admission: Admission) -> None:
         self._service = service
         self._iam = iam
-        self._access_of = access_of
+        self._admission = admission
         self.methods: Mapping[tuple[str, bool], Mapping[str, _Handle]] = {
             ("push/vapid-public", False): {"GET": self._answer_vapid_public},
             ("push/subscribe", False): {"POST": self._answer_subscribe},
@@ -52,22 +59,28 @@ class SpacePush:
     async def _answer_vapid_public(self, exchange: Exchange, _space: Space, _token: str, _name: str) -> None:
         await say(exchange, self._service.vapid_public())
 
-    async def _answer_subscribe(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
-        access = self._access_of(exchange, space)
-        body = await read_body(exchange)
+    async def _answer_subscribe(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
+        access = self._admission.access(exchange, space)
+        body = await self._body(exchange, space, token)
         subscribed = body if isinstance(body, EchoError) else await self._subscribe(space, _member_of(access), body)
         if isinstance(subscribed, EchoError):
             await say(exchange, subscribed)
         else:
             await say(exchange, SUBSCRIBED, 201 if subscribed.is_new else 200)
 
-    async def _answer_unsubscribe(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
-        body = await read_body(exchange)
+    async def _answer_unsubscribe(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
+        body = await self._body(exchange, space, token)
         await say(exchange, body if isinstance(body, EchoError) else await self._unsubscribe(space, body))
 
-    async def _answer_notify(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
-        body = await read_body(exchange)
+    async def _answer_notify(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
+        body = await self._body(exchange, space, token)
         await say(exchange, body if isinstance(body, EchoError) else await self._notify(space, body))
+
+    async def _body(self, exchange: Exchange, space: Space, token: str) -> Any | EchoError:
+        """Of whoever may still ask when it has come."""
+        fault_now = self._admission.fault_later(exchange, space, token)
+        body = await read_body(exchange)
+        return fault_now() or body
 
     # ---- tools -------------------------------------------------------------------------------------------------------
 

@@ -6,10 +6,13 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from typing import Any
 
+import pytest
 from websockets.sync.client import connect
 
 from tests.browser.chromium import PATIENCE_S, Browser
 from tests.gateway.push import vendor
+
+WAITS_MS = (200, 500, 1_000, 2_000, 4_000, 8_000)
 
 # In place of what asks the vendor's service. What it gives is a real subscription, of a browser that the test plays.
 _STUB = """
@@ -71,13 +74,28 @@ def _registration(browser: Browser, scope: str) -> str:
                     return found
 
 
-def notifications(browser: Browser) -> list[Any]:
-    """That the page's service workers show now."""
+def shown_when_delivered(browser: Browser, scope: str, message: Any) -> Any:
+    """What the service worker with this scope shows of a message.
+
+    Chromium removes a notification that is asked for while it is about to be shown (it takes it for one that the person
+    has closed), so that asking early spoils it: then the message comes once more, and is asked for later.
+    """
+    for wait_ms in WAITS_MS:
+        deliver(browser, scope, message)
+        shown = _notifications(browser, wait_ms)
+        if shown:
+            return shown[-1]
+    pytest.fail(f"no notification is shown, but on the page:\n{browser.text('body')}\n{browser.console()}")
+
+
+def _notifications(browser: Browser, wait_ms: int) -> list[Any]:
+    """That the page's service workers show after this time."""
     shown = browser.js_async(
-        """
+        f"""
+        await new Promise((resolve) => setTimeout(resolve, {wait_ms}));
         const registrations = await navigator.serviceWorker.getRegistrations();
         const lists = await Promise.all(registrations.map((one) => one.getNotifications()));
-        return lists.flat().map(({ title, body, data }) => ({ title, body, data }));
+        return lists.flat().map(({{ title, body, data }}) => ({{ title, body, data }}));
         """
     )
     assert isinstance(shown, list)

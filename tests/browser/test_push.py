@@ -11,9 +11,8 @@ from tests.browser.chromium import Browser
 from tests.browser.gateway import Gateway, Space
 from tests.browser.push_events import (
     allow_notifications,
-    deliver,
     forget_workers,
-    notifications,
+    shown_when_delivered,
     subscribing_as,
 )
 from tests.browser.push_gateway import HOST, PushGateway, push_gateway
@@ -63,9 +62,8 @@ def test_page_of_another_origin_subscribes_and_its_worker_shows_what_was_pushed(
         notify = f"/api/s/{token}/push/notify"
         assert post(gateway, notify, SENT) == json.loads(ANSWER)
         (pushed,) = ada.got(gateway.vendor)
-        deliver(anna, f"{site.url}/", pushed)
-        shown = anna.until(lambda: notifications(anna), "no notification is shown")
-        assert shown == [{"title": "Frost", "body": "Minus four by the door.", "data": {"path": "/readings"}}]
+        shown = shown_when_delivered(anna, f"{site.url}/", pushed)
+        assert shown == {"title": "Frost", "body": "Minus four by the door.", "data": {"path": "/readings"}}
 
         anna.js_async('const { notifyMeNoMore } = await import("/notify-me.js"); await notifyMeNoMore();')
         assert anna.js("return sessionStorage.length") == 0
@@ -93,9 +91,8 @@ def test_page_of_a_room_has_a_switch_for_notifications_on_this_device(tmp_path: 
         assert [told(), told(tuid=room.uid), told(sub="lobby"), told(tuid="nobody")] == [1, 1, 1, 0]
 
         pushed = ada.got(gateway.vendor)[0]
-        deliver(anna, f"{gateway.url}/assets/push/{made['token']}/", pushed)
-        shown = anna.until(lambda: notifications(anna), "no notification is shown")
-        assert shown == [{"title": "Frost", "body": "<b>Minus four</b>", "data": None}]
+        shown = shown_when_delivered(anna, f"{gateway.url}/assets/push/{made['token']}/", pushed)
+        assert shown == {"title": "Frost", "body": "<b>Minus four</b>", "data": None}
 
         room.rename("ada")  # the gateway is told
         anna.until(lambda: told(tuid="ada") == 1, "the gateway knows the old name")

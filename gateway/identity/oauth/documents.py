@@ -74,4 +74,4 @@ async def serve_document(exchange: Exchange, document: Mapping[str, Any]) -> Non
     elif exchange.method in ("GET", "HEAD"):
         await exchange.json(document, headers=_HEADERS)
     else:
-        await exchange.refuse_method("GET")
+        await exchange.refuse_method("GET", CORS)

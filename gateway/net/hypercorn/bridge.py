@@ -28,7 +28,7 @@ from gateway.net.hypercorn.fix import MendedConfig, mend_http2
 from gateway.net.hypercorn.foreign_exchange import ForeignExchange, answer_with
 from gateway.net.hypercorn.life import ConnectionLife
 from gateway.net.hypercorn.raw_websocket import RAW_WEBSOCKET, offer_raw_websockets
-from gateway.net.hypercorn.request_host import application_of
+from gateway.net.hypercorn.request_host import application_of, refusing_application
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class HypercornBridge:
 
     async def _serve_app(self, scope: AsgiScope, receive: Receive, send: Send, abort: Callable[[], None]) -> None:
         asked = application_of(scope, self._service.applications)
-        application = asked or self._service.applications.main
+        application = asked or refusing_application(scope, self._service.applications)
         if scope["type"] == "http":
             exchange = ForeignExchange(self._service, application, scope, receive, send, abort)
             scope["extensions"] = {**scope.get("extensions", {}), BODY_PACE: exchange.pace_body}
@@ -85,7 +85,11 @@ class HypercornBridge:
             refused = HTTPStatus.BAD_REQUEST
         try:
             if refused is not None:
-                await self._refuse(refused, application, scope, send)
+                # Of a request that nobody could place, nobody can tell where the next one begins; HTTP/2 always can.
+                closes = refused is HTTPStatus.BAD_REQUEST and scope["http_version"] != "2"
+                if closes and scope["type"] == "http":
+                    await exchange.discard()  # h11 hangs up on what follows a last request, before its answer too
+                await self._refuse(refused, application, scope, send, closes=closes)
             else:
                 await self._for_client(application, scope, receive, send)
         except Exception as exc:
@@ -111,9 +115,12 @@ class HypercornBridge:
         finally:
             addresses.leave(client)
 
-    async def _refuse(self, status: HTTPStatus, application: Application, scope: AsgiScope, send: Send) -> None:
+    async def _refuse(
+        self, status: HTTPStatus, application: Application, scope: AsgiScope, send: Send, *, closes: bool = False
+    ) -> None:
         if scope["type"] == "http":
-            await answer_with(status, self._service.correlation_id(), send, application.form_of(scope["path"]))
+            form = application.form_of(scope["path"])
+            await answer_with(status, self._service.correlation_id(), send, form, closes=closes)
         else:
             await send({"type": "websocket.close"})
 

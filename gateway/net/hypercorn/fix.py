@@ -1,4 +1,4 @@
-"""Where hypercorn itself is mended: its HTTP/2. What it does for WebSockets is in `raw_websocket.py`.
+"""Where hypercorn itself is mended: when it goes over to HTTP/2, and its HTTP/2. WebSockets: `raw_websocket.py`.
 
 hypercorn 0.18.0 lets an application send on after each look at a response's buffer, even when flow control allowed
 nothing to leave it: a client that grants no window makes every endless response grow in memory for as long as it lasts.
@@ -6,7 +6,11 @@ Data for a WebSocket that has ended here, which its client may not know yet, is 
 of the connection; so is, as a UnicodeDecodeError, a path or method with a byte that is not ASCII. A request that its
 client resets at once does not count toward the streams at the same time, but its handler runs: a connection can ask for
 tens of thousands a second. And a response whose application ends before it does is left as it is: its client waits for
-the rest. The version is pinned, and wire tests show each fault's absence.
+the rest.
+
+Over HTTP/1.1 it goes over to HTTP/2 whenever a request asks for `Upgrade: h2c`. A proxy that passes the header on takes
+what follows for an opaque tunnel, and none of its rules is asked for the requests in it. The door ignores that upgrade;
+so does what comes over TLS. The version is pinned, and wire tests show each fault's absence.
 """
 
 import contextlib
@@ -14,6 +18,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import h11
 import hypercorn.protocol
 import hypercorn.protocol.h2
 from h2.errors import ErrorCodes
@@ -23,6 +28,7 @@ from hypercorn.config import Config
 from hypercorn.events import Closed
 from hypercorn.protocol.events import Event, StreamClosed
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol, StreamBuffer
+from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.protocol.http_stream import HTTPStream
 from priority.priority import MissingStreamError
 
@@ -115,6 +121,13 @@ class MendedH2Protocol(H2Protocol):
                 self.connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
 
 
+class MendedH11Protocol(H11Protocol):
+    async def _check_protocol(self, event: h11.Request) -> None:
+        """HTTP/2 begins with its preface, as the first bytes of a connection, or by ALPN; in no other way."""
+        if event.method == b"PRI" and not event.headers and not self.keep_alive_requests:
+            await super()._check_protocol(event)
+
+
 def _is_readable(request: RequestReceived) -> bool:
     needed = [value for name, value in request.headers if name in (b":method", b":path")]
     return len(needed) == 2 and all(value.isascii() for value in needed)
@@ -123,4 +136,5 @@ def _is_readable(request: RequestReceived) -> bool:
 def mend_http2() -> None:
     """Idempotent; for all of hypercorn in this process."""
     hypercorn.protocol.h2.StreamBuffer = BoundedBuffer  # type: ignore[misc]
+    hypercorn.protocol.H11Protocol = MendedH11Protocol  # type: ignore[attr-defined]
     hypercorn.protocol.H2Protocol = MendedH2Protocol  # type: ignore[attr-defined, assignment]

@@ -91,7 +91,7 @@ class ForeignExchange:
             self._body_over = not message.get("more_body", False)  # or the peer is gone
             return message
 
-    async def _discard(self) -> None:
+    async def discard(self) -> None:
         """The rest of the body; a peer that does not end it has its connection ended, and that ends it too."""
         with trio.move_on_after(self._settings.linger_s_max) as patience:
             while not self._body_over:
@@ -115,7 +115,7 @@ class ForeignExchange:
         held_back = not (more or self._body_over)
         await self._send_body(message.get("body", b""), more=more or held_back)
         if held_back:
-            await self._discard()
+            await self.discard()
             await self._send_body(b"", more=False)
         self._ended = not more
 
@@ -144,12 +144,12 @@ class ForeignExchange:
         self._refused = True
         if self._started:
             self._abort()
-            await self._discard()
+            await self.discard()
             return
         with_body = not self._is_head
         correlation_id = self._service.correlation_id()
         await answer_with(status, correlation_id, self._send, self._form, more=True, with_body=with_body)
-        await self._discard()
+        await self.discard()
         await self._send({"type": "http.response.body"})
 
 
@@ -161,10 +161,13 @@ async def answer_with(
     *,
     more: bool = False,
     with_body: bool = True,
+    closes: bool = False,
 ) -> None:
-    """A refusal in the words that the door has for it."""
+    """A refusal in the words that the door has for it. `closes`: nothing more is read of the connection, of HTTP/1."""
     log.info("request_refused", status=status.value, correlation_id=correlation_id)
     refused = (form or device_form)(status, correlation_id)
     headers = [*refused.headers, (b"content-length", b"%d" % len(refused.body))]
+    if closes:
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": refused.body if with_body else b"", "more_body": more})

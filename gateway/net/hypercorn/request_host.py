@@ -2,6 +2,10 @@
 
 hypercorn passes on any Host or `:authority`, and over HTTP/1.1 a target that is a whole URL as if it were a path. That
 `Host` and `:authority` are one, and that neither is there twice, h2 and h11 see to: they end the connection.
+
+Nor does h11 mind a request with both `Content-Length` and `Transfer-Encoding`, of which whoever stands in front may
+have believed the other one: where its body ends is not certain, so it is answered 400 and is the last of its connection
+(RFC 9112 §6.1).
 """
 
 from urllib.parse import unquote
@@ -16,6 +20,8 @@ def application_of(scope: AsgiScope, applications: Applications) -> Application 
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     if len(hosts) > 1 or not all(map(is_authority, hosts)):
         return None
+    if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+        return None
     raw_path: bytes = scope["raw_path"]
     if b"#" in raw_path or b"#" in scope["query_string"]:
         return None
@@ -28,3 +34,10 @@ def application_of(scope: AsgiScope, applications: Applications) -> Application 
         scope["headers"] = [*(field for field in scope["headers"] if field[0] != b"host"), (b"host", host)]
         scope["raw_path"], scope["path"] = raw_path, unquote(raw_path.decode("ascii"))
     return applications.at(hosts[0] if hosts else None)
+
+
+def refusing_application(scope: AsgiScope, applications: Applications) -> Application:
+    """In whose words a request is refused that is nobody's: of the site that its Host names, if it names one alone."""
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    is_clear = len(hosts) == 1 and is_authority(hosts[0])
+    return (applications.at(hosts[0]) if is_clear else None) or applications.main

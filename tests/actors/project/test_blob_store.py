@@ -282,6 +282,23 @@ async def test_upload_that_ends_while_its_content_is_being_removed_keeps_its_own
     assert (await depot.start()).read(project, "b") == b"same"
 
 
+@bounded
+async def test_content_that_two_want_to_remove_is_removed_once(depot: Depot) -> None:
+    disk = WatchedDisk()
+    here = await depot.start(disk)
+    project = await here.project()
+    await here.put(project, "a", b"same")
+    disk.stop_at = "unlink"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(here.objects.delete, project, "a")
+        await disk.is_there.wait()
+        nursery.start_soon(here.blobs.sweep)
+        await trio.testing.wait_all_tasks_blocked()
+        disk.steps.clear()
+        disk.go_on.set()
+    assert (disk.steps, depot.files(), here.blobs.bytes) == ([], set(), 0)
+
+
 class SlowProjects:
     """Lets a test hold back what is published."""
 
@@ -393,3 +410,21 @@ async def test_over_upload_takes_no_more(depot: Depot) -> None:
         for step in (partial(coming.append, b"x"), coming.finish):
             with pytest.raises(RuntimeError, match="over"):
                 await step()
+
+
+async def test_start_neither_removes_nor_trips_over_what_is_not_its_own(depot: Depot, tmp_path: Path) -> None:
+    here = await depot.start()
+    project = await here.project()
+    await here.put(project, "a", b"kept")
+    sites, photos = depot.folder / "sites", tmp_path / "photos"
+    photos.mkdir()
+    (photos / "photo").touch()
+    (sites / "photos").symlink_to(photos)
+    (sites / "00").symlink_to(photos)
+    (sites / "lost+found").mkdir()
+    (sites / "lost+found" / "found").touch()
+    (sites / sha256(b"kept")[:2] / "folder").mkdir()
+    again = await depot.start()
+    assert (photos / "photo").exists()
+    assert (sites / "lost+found" / "found").exists()
+    assert (again.missing, again.read(project, "a")) == (0, b"kept")

@@ -1,9 +1,13 @@
 """Projects, driven: what is true, what survives, and what waits for its turn."""
 
+from collections.abc import Sequence
+
 import pytest
 import trio
+import trio.testing
 
 from actors.log.memory_store import MemoryStore
+from actors.log.store import Part
 from actors.project.project_rules import NewProject, Project
 from actors.project.projects import Projects, Published, state_of, stream_of
 from actors.project.settings import ProjectSettings
@@ -56,6 +60,20 @@ async def test_projects_have_a_limit(estate: Estate) -> None:
     projects = await estate.projects()
     await made(projects)
     assert await projects.create(NewProject("b")) is EchoError.OVERLOADED
+
+
+async def test_those_who_come_at_once_do_not_pass_the_limit_together(estate: Estate) -> None:
+    estate.settings = ProjectSettings(projects_max=1)
+    projects = await estate.projects()
+    answers: list[Project | EchoError] = []
+
+    async def create() -> None:
+        answers.append(await projects.create(NewProject("b")))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(create)
+        nursery.start_soon(create)
+    assert (answers.count(EchoError.OVERLOADED), len(projects)) == (1, 1)
 
 
 async def test_published_file_is_there_after_a_restart_and_replaced_as_a_whole(estate: Estate) -> None:
@@ -150,6 +168,32 @@ async def test_deletion_that_waits_for_a_booking_ends_the_new_room_too(estate: E
         await trio.lowlevel.checkpoint()
         nursery.start_soon(projects.delete, project.project_id)
     assert (estate.rooms.live, len(projects)) == ({}, 0)
+
+
+async def test_what_waits_while_its_project_is_deleted_finds_none_and_writes_nothing(
+    estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projects = await estate.projects()
+    project = await made(projects)
+    answers: list[Published | EchoError] = []
+    end, go_on = estate.rooms.end, trio.Event()
+
+    async def end_slowly(space_ids: Sequence[str], *parts: Part) -> EchoError | None:
+        await go_on.wait()
+        return await end(space_ids, *parts)
+
+    async def publish() -> None:
+        answers.append(await projects.publish(project.project_id, file("a")))
+
+    monkeypatch.setattr(estate.rooms, "end", end_slowly)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(projects.delete, project.project_id)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(publish)
+        await trio.testing.wait_all_tasks_blocked()
+        go_on.set()
+    assert (answers, set(projects.hashes_in_use())) == ([EchoError.PROJECT_NOT_FOUND], set())
+    assert not any(name.startswith(state_of("")) for name in await MemoryStore(estate.disk).open_streams())
 
 
 async def test_two_bookings_at_once_leave_one_room(estate: Estate) -> None:

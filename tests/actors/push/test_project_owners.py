@@ -118,6 +118,20 @@ async def test_project_that_is_deleted_while_its_first_one_comes_leaves_nothing(
         assert owners.store.space_ids() == ()
 
 
+async def test_project_that_is_deleted_while_its_own_are_looked_up_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    town = Town()
+    async with town.process() as (owners, subscriptions):
+        await subscriptions.add(A, one("a"))
+        open_now = owners.store.open
+
+        async def open_slowly(project_id: str) -> bool:
+            town.projects.discard(A)
+            return await open_now(project_id)
+
+        monkeypatch.setattr(owners.store, "open", open_slowly)
+        assert await subscriptions.all(A) == []
+
+
 async def test_what_the_disk_refuses_to_erase_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:

@@ -402,6 +402,18 @@ async def test_manifests_are_for_their_own_tenant_with_their_etag(
     assert refused(await client.get("/devices")) == (401, "E_SAFETY_DENIED")
 
 
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("/.well-known/jwks.json", 200), ("/.well-known/oauth-authorization-server", 404), ("/.well-known/", 404)],
+)
+async def test_page_may_read_whatever_is_answered_below_well_known(client: Client, path: str, found: int) -> None:
+    expected = {"GET": found, "POST": 405 if found == 200 else 404, "OPTIONS": 204}
+    for method, status in expected.items():
+        response = await client.request(method, path)
+        assert response is not None
+        assert (response.status, response.headers["access-control-allow-origin"]) == (status, "*")
+
+
 async def test_gateway_tells_its_keys_and_its_health(autojump_clock: MockClock, client: Client) -> None:
     (key,) = (await client.get("/.well-known/jwks.json")).json["keys"]
     assert (key["kty"], key["crv"], key["alg"]) == ("OKP", "Ed25519", "EdDSA")

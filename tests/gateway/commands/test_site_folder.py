@@ -118,6 +118,27 @@ def test_file_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
         pass
 
 
+def test_pipe_in_the_place_of_a_file_is_said_and_not_waited_for(tmp_path: Path) -> None:
+    put(tmp_path, index_dot_html="page")
+    for name in (".gitignore", ".echo-project", "page.html"):
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(CommandError, match=r"\.gitignore: it is no plain file"):
+        read_folder(tmp_path)
+    with pytest.raises(CommandError, match=r"\.echo-project: it is no plain file"):
+        find(tmp_path)
+    with pytest.raises(OSError, match="it is no plain file"):  # as one that was a file when the folder was listed
+        site_folder.hashed(tmp_path / "page.html")
+
+
+def test_folders_too_deep_to_be_published_are_said(tmp_path: Path) -> None:
+    put(tmp_path, index_dot_html="page")
+    tmp_path.joinpath(*["d"] * site_folder.DEPTH_MAX).mkdir(parents=True)
+    assert paths(tmp_path) == ["index.html"]
+    tmp_path.joinpath(*["d"] * (site_folder.DEPTH_MAX + 1)).mkdir()
+    with pytest.raises(CommandError, match="d has folders more than 256 deep"):
+        read_folder(tmp_path)
+
+
 def test_keys_of_a_gateway_are_never_published(tmp_path: Path) -> None:
     assert set(SECRETS) < set(MADE_AT_FIRST)
     put(tmp_path, index_dot_html="", data__token_dot_key="k", data__ca_dot_key="k", data__log_dot_sqlite="")

@@ -382,6 +382,41 @@ async def test_upload_of_a_project_that_is_deleted_meanwhile_leaves_nothing_anyw
         assert (quay.shelf.objects, quay.depot.files(), here.blobs.bytes) == ({}, set(), 0)
 
 
+async def test_object_that_is_shorter_than_the_bucket_says_is_not_published(quay: Quay) -> None:
+    async with quay.start() as (here, uploads, _):
+        project = await here.project()
+        key = await presigned(uploads, project)
+        quay.shelf.claims, quay.shelf.objects[key] = 25, bytes(24)
+        await quay.until(lambda: len(quay.shelf.fetched) == 1)
+        quay.now_ms += RETRY_MS
+        await quay.until(lambda: len(quay.shelf.fetched) == 2)
+        assert (here.read(project, "a"), quay.depot.files()) == (None, set())
+        quay.shelf.objects[key] = bytes(25)
+        quay.now_ms += RETRY_MS
+        await quay.until(lambda: here.read(project, "a") == bytes(25))
+
+
+async def test_who_is_cancelled_while_it_is_recorded_has_it_recorded() -> None:
+    pending = PendingUploads(MemoryStore(MemoryDisk()), 10)
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await pending.add(PendingUpload("u", "p", "a", "text/plain", 1, 2), 1)
+    assert pending.get("u") is not None
+
+
+async def test_those_who_come_at_once_do_not_pass_the_limit_together() -> None:
+    pending = PendingUploads(MemoryStore(MemoryDisk()), 1)
+    answers: list[EchoError | None] = []
+
+    async def add(upload_id: str) -> None:
+        answers.append(await pending.add(PendingUpload(upload_id, "p", "a", "text/plain", 1, 2), 1))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(add, "u")
+        nursery.start_soon(add, "v")
+    assert (answers.count(None), answers.count(EchoError.OVERLOADED), len(pending)) == (1, 1, 1)
+
+
 async def test_looks_are_a_few_at_a_time_and_uploads_have_a_limit(quay: Quay) -> None:
     quay.settings = s3(looks_max=3, pending_max=20)
     async with quay.start() as (here, uploads, _):
@@ -451,12 +486,32 @@ def test_looks_come_at_their_pace_and_once_more_at_the_very_end() -> None:
 
 def test_turns_come_in_the_order_of_their_times() -> None:
     turns = Turns()
-    assert (turns.take(10**9), turns.next_ms) == (None, None)
+    assert (turns.take(0), turns.next_ms) == (None, None)
     for upload_id, at_ms in (("a", 3), ("b", 1), ("c", 2)):
-        turns.put(upload_id, at_ms)
+        turns.put(upload_id, at_ms, 0)
     assert turns.next_ms == 1
     assert [turns.take(2), turns.take(2), turns.take(2)] == ["b", "c", None]
     assert (turns.next_ms, len(turns)) == (3, 1)
+
+
+def test_turns_go_along_with_a_clock_that_is_set_back() -> None:
+    turns = Turns()
+    for upload_id, at_ms in (("a", 10_300), ("b", 10_100), ("c", 10_200)):
+        turns.put(upload_id, at_ms, 10_000)
+    turns.put("d", 4_250, 4_000)  # which knows of it
+    assert turns.next_ms == 4_100
+    assert [turns.take(4_100), turns.take(4_300), turns.take(4_300), turns.take(4_300)] == ["b", "c", "d", "a"]
+    assert turns.take(1) is None  # and with none in it
+
+
+async def test_upload_is_looked_for_though_the_clock_was_set_back(quay: Quay) -> None:
+    async with quay.start() as (here, uploads, _):
+        project = await here.project()
+        key = await presigned(uploads, project)
+        await quay.until(lambda: quay.shelf.looks > 0)
+        quay.now_ms -= 3_600_000
+        quay.shelf.objects[key] = bytes(25)
+        await quay.until(lambda: here.read(project, "a") is not None)
 
 
 def test_key_of_an_upload_names_its_project_and_nothing_else_of_it() -> None:

@@ -236,6 +236,25 @@ async def test_body_is_json_and_no_larger_than_others() -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        b'{"name":"a","name":"b"}',
+        b'{"name":"n","ttl_seconds":1e999}',
+        b'{"name":"n","ttl_seconds":' + b"9" * 5_000 + b"}",
+        b"[" * 100_000,
+        b'{"name":"\\ud800"}',
+        b'{"name":"n"}x',
+        b'{"name":"\xff"}',
+    ],
+    ids=["twice", "infinite", "huge", "deep", "half", "more", "bytes"],
+)
+async def test_json_that_is_none_or_means_two_things_is_refused(body: bytes) -> None:
+    async with bureau() as site:
+        answer = await site.ask("POST", "/api/projects", body, authorization=f"Bearer {BEARER}")
+        assert answer.error == (400, "invalid_payload")
+
+
+@pytest.mark.parametrize(
     "domain", ["A", "a_b", "-a", "xn--a", "www", "api.localhost", "a.b", "a.example", "", "é", "a."]
 )
 async def test_domain_that_no_project_may_have_is_refused(domain: str) -> None:

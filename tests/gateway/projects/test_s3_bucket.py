@@ -87,6 +87,24 @@ async def test_connection_that_was_closed_meanwhile_is_made_anew() -> None:
         assert [status for *_, status in server.asked] == [200] * 4
 
 
+async def test_object_that_breaks_off_on_a_kept_connection_is_not_begun_again_behind_what_came() -> None:
+    async with bucket_and_server() as (bucket, server):
+        assert await bucket.is_ready()
+        server.answer_instead = lambda _: b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"
+        taken = Taken()
+        assert await bucket.fetch(KEY, taken) is False
+        assert (taken.content, server.connections) == (b"half", 1)
+
+
+async def test_only_so_many_connections_are_kept() -> None:
+    async with bucket_and_server(looks_max=2) as (bucket, server):
+        for connections in (5, 8):  # two of them serve again
+            async with trio.open_nursery() as nursery:
+                for _ in range(5):
+                    nursery.start_soon(bucket.size, KEY)
+            assert server.connections == connections
+
+
 async def test_hint_before_an_answer_is_passed_over_and_hints_without_end_are_none() -> None:
     async with bucket_and_server() as (bucket, server):
         hint, answer = b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
@@ -109,7 +127,7 @@ async def test_wrong_secret_is_not_ready_and_nothing_is_removed() -> None:
         server.objects[KEY] = Stored(b"x", TYPE)
         with capture_logs() as logs:
             assert not await bucket.is_ready()
-            assert await bucket.size(KEY) is Unseen.MISSING  # as S3 answers who may not look
+            assert await bucket.size(KEY) is Unseen.UNKNOWN  # it is there, and must not be given up
             assert not await bucket.remove(KEY)
             assert await bucket.fetch(KEY, Taken()) is False
         assert logs == [{"event": "bucket_unreachable", "status": 403, "answers": 1, "log_level": "warning"}]

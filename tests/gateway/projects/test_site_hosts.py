@@ -106,6 +106,17 @@ async def test_each_host_has_its_own_application_and_no_path_crosses(server: Ser
 
 
 @EVERYWHERE
+@pytest.mark.parametrize("target", ["index.html", "ws://localhost/", "/#part"])
+async def test_target_that_is_none_is_refused_in_the_words_of_the_site(
+    server: Server, tmp_path: Path, target: str
+) -> None:
+    async with server(tmp_path) as (here, get):
+        here.published.publish("a", "index.html", PAGE)
+        assert is_text(await get(target, "a.localhost"), 400)
+        assert (await get(target, "localhost")).said["code"] == "E_MANIFEST_INVALID"
+
+
+@EVERYWHERE
 @pytest.mark.parametrize(
     "host", ["A.LocalHost", "a.localhost.", "a.localhost:8420", "a.localhost.:8420", "a.localhost:"]
 )

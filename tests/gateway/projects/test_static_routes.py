@@ -327,6 +327,14 @@ async def test_file_that_is_too_large_is_refused_and_leaves_nothing(tmp_path: Pa
         assert (await here.put("a", [b"x" * 1000] * 400)).status == 201
 
 
+async def test_file_that_is_announced_too_large_is_refused_before_a_byte_of_it_comes(tmp_path: Path) -> None:
+    async with static_site(tmp_path, ProjectsSettings(object_bytes_max=4)) as here:
+        small = await here.presign(path="a", content_type="text/plain", size=2)
+        with trio.fail_after(10):
+            assert (await here.put("a", [trio.Event()], content_length="5")).status == 413
+            assert (await here.upload(small, [trio.Event()], content_length="3")).status == 413
+
+
 async def test_site_has_room_for_so_many_files_and_bytes(tmp_path: Path) -> None:
     async with static_site(tmp_path, ProjectsSettings(objects_max=2, site_bytes_max=10)) as here:
         assert (await here.put("a", b"12345")).status == 201

@@ -4,6 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from trio.testing import MockClock
 from actors.push.counts import PushCounts
 from actors.push.subscription_rules import Outcome
 from actors.space.iam import SpaceIam
+from actors.space.operator_iam import OperatorIam
 from actors.space.spaces import EchoSpaces
+from actors.space.store import NOT_READY, Refused
 from gateway.push.endpoint_rules import PushHosts
 from gateway.push.notify_shares import NotifyShares
 from gateway.push.opening import push_of_spaces
@@ -24,12 +27,13 @@ from gateway.push.settings import PushSettings
 from gateway.push.space_push import SpacePush
 from gateway.push.vapid import read_keys
 from gateway.spaces.admission import SpaceAdmission
+from schemas.echo.errors import EchoError
 from schemas.echo.scopes import FULL
 from tests.gateway.push.test_sender import HOSTS, WITH_OWN_HOST, Post
 from tests.gateway.push.test_vapid import PUBLIC
 from tests.gateway.push.vendor import Browser, Vendor, in_memory
 from tests.gateway.spaces.site import PLENTY, Answer, Site, site
-from tests.gateway.spaces.test_iam import Members
+from tests.gateway.spaces.test_iam import Members, Slow, ask_slowly
 
 FROST = {"title": "Frost", "body": "Minus four by the door."}
 NOT_CONFIGURED = (503, "push_not_configured")
@@ -38,8 +42,9 @@ NOT_CONFIGURED = (503, "push_not_configured")
 class Desk:
     """A space, asked for push; `vendor` is where its notifications go."""
 
-    def __init__(self, here: Site, post: Post, counts: PushCounts) -> None:
+    def __init__(self, here: Site, spaces: EchoSpaces, post: Post, counts: PushCounts) -> None:
         self.site = here
+        self.spaces = spaces
         self.post = post
         self.vendor = post.vendor
         self.counts = counts
@@ -69,11 +74,14 @@ async def desk(folder: Path, settings: PushSettings = WITH_OWN_HOST) -> AsyncIte
         assert keys is not None
         tools = PushTools(keys, PushHosts(settings.hosts), post.sender, NotifyShares(settings), counts)
 
+        opened: list[EchoSpaces] = []
+
         def push(spaces: EchoSpaces, iam: SpaceIam, admission: SpaceAdmission) -> SpacePush:
-            return SpacePush(push_of_spaces(spaces, tools, settings), iam, admission.access)
+            opened.append(spaces)
+            return SpacePush(push_of_spaces(spaces, tools, settings), iam, admission)
 
         async with site(PLENTY, push=push) as here:
-            one = Desk(here, post, counts)
+            one = Desk(here, opened[0], post, counts)
             one.made = await here.make()
             yield one
         nursery.cancel_scope.cancel()
@@ -265,6 +273,24 @@ async def test_counts_are_true_and_those_that_are_gone_are_removed(tmp_path: Pat
         }
 
 
+async def test_what_the_disk_does_not_let_go_of_counts_as_failed(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with desk(tmp_path) as here:
+        here.vendor.answers = {"/410": 410}
+        await here.subscribe(Browser("/410"))
+
+        async def refuse(_space_id: str, _endpoint: str) -> bool | Refused:
+            await trio.lowlevel.checkpoint()
+            return NOT_READY
+
+        with monkeypatch.context() as patch:
+            patch.setattr(here.spaces.store, "delete_subscription", refuse)
+            assert await here.notify() == (1, 0, 0, 1)
+        assert await here.notify() == (1, 0, 1, 0)
+        assert await here.notify() == (0, 0, 0, 0)
+
+
 async def test_those_for_whom_there_was_no_time_count_as_failed_and_come_first_the_next_time(
     tmp_path: Path, autojump_clock: MockClock
 ) -> None:
@@ -431,3 +457,58 @@ async def test_member_who_was_removed_is_sent_to_no_more(tmp_path: Path, autojum
         await here.site.iam.remove_member(owner, access.member_id)
         assert await here.notify(some.owner.access_token) == (0, 0, 0, 0)
         assert here.vendor.asked == {}
+
+
+async def test_token_of_the_operator_is_sent_to_until_it_ends(tmp_path: Path, autojump_clock: MockClock) -> None:
+    async with desk(tmp_path) as here:
+        some, spaces = await protected(here), here.spaces
+        operator = OperatorIam(here.site.iam, spaces.settings, spaces.random, lambda: "01hf7yat00000000000000000z")
+        given = await operator.give_token(here.made["space_id"], frozenset({"kv_write"}), None, "bot")
+        assert not isinstance(given, EchoError)
+        assert (await here.subscribe(Browser("/bot"), given.access_token)).status == 201
+        assert await here.notify(some.owner.access_token) == (1, 1, 0, 0)
+        assert await operator.end_token(here.made["space_id"], given.token_id) is None
+        assert await here.notify(some.owner.access_token) == (0, 0, 0, 0)
+        assert here.vendor.asked == {"/bot": 1}
+
+
+SLOW: list[tuple[str, dict[str, Any]]] = [
+    ("subscribe", {"subscription": Browser("/late").subscription}),
+    ("unsubscribe", {"endpoint": Browser("/ada").endpoint}),
+    ("notify", dict(FROST)),
+]
+
+
+def slowly(what: str, body: object) -> Slow:
+    data = json.dumps(body).encode()
+    return "POST", f"/push/{what}", (data[:5], data[5:]), "application/json"
+
+
+@pytest.mark.parametrize(("what", "body"), SLOW)
+async def test_request_of_a_member_who_is_removed_while_its_body_comes_does_nothing(
+    tmp_path: Path, what: str, body: object
+) -> None:
+    async with desk(tmp_path) as here:
+        some = await protected(here)
+        own, mate = some.owner.access_token, await some.member(FULL)
+        await here.subscribe(Browser("/ada"), own)
+        access, by = here.site.iam.find(mate), here.site.iam.find(own)
+        assert access is not None
+        assert by is not None
+        remove = partial(here.site.iam.remove_member, by, access.member_id)
+        assert (await ask_slowly(some, slowly(what, body), mate, remove)).error == (401, "unauthorized")
+        assert here.vendor.asked == {}
+        assert await here.notify(own) == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize(("what", "body"), SLOW)
+async def test_request_of_the_bare_token_that_is_under_way_when_iam_is_switched_on_does_nothing(
+    tmp_path: Path, what: str, body: object
+) -> None:
+    async with desk(tmp_path) as here:
+        await here.subscribe(Browser("/ada"))
+        some, before = Members(here.site), here.counts.subscriptions
+        some.made = here.made
+        claim = partial(some.claim, here.made)
+        assert (await ask_slowly(some, slowly(what, body), None, claim)).error == (401, "unauthorized")
+        assert (here.vendor.asked, here.counts.subscriptions) == ({}, before)

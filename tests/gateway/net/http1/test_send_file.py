@@ -3,8 +3,9 @@
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -12,7 +13,15 @@ import trio.testing
 
 from actors.supervision.stop_ladder import StopSettings
 from gateway.net import file_sending
-from gateway.net.file_sending import PIECE_BYTES, SEND_FILE, UnreadableFileError, is_in_memory, read_piece, send_file
+from gateway.net.file_sending import (
+    PIECE_BYTES,
+    SEND_FILE,
+    STREAM_PIECE_BYTES,
+    UnreadableFileError,
+    is_in_memory,
+    read_piece,
+    send_file,
+)
 from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import FILE_PIECE_BYTES
@@ -234,7 +243,7 @@ async def test_elsewhere_a_file_goes_in_pieces(file: Path) -> None:
         sent.append((len(message["body"]), message["more_body"]))
 
     with file.open("rb") as opened:
-        await send_file({}, send, opened.fileno(), 1, 2 * PIECE_BYTES + 5)
+        await send_file({"http_version": "1.1"}, send, opened.fileno(), 1, 2 * PIECE_BYTES + 5)
     assert sent == [(PIECE_BYTES, True), (PIECE_BYTES, True), (5, False)]
     assert body == CONTENT[1 : 2 * PIECE_BYTES + 6]
 
@@ -246,3 +255,18 @@ async def test_piece_that_is_not_there_is_no_piece(file: Path) -> None:
     os.close(fd)
     with pytest.raises(UnreadableFileError):
         await read_piece(fd, 0, 1)
+
+
+@pytest.mark.parametrize(("version", "bytes_max"), [("1.1", PIECE_BYTES), ("2", STREAM_PIECE_BYTES)])
+async def test_what_is_held_of_a_file_is_less_where_many_streams_share_a_connection(
+    file: Path, version: str, bytes_max: int
+) -> None:
+    pieces: list[bytes] = []
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        pieces.append(message["body"])
+
+    with file.open("rb") as opened:
+        await send_file({"http_version": version}, send, opened.fileno(), 0, len(CONTENT))
+    assert b"".join(pieces) == CONTENT
+    assert max(map(len, pieces)) == bytes_max

@@ -127,6 +127,38 @@ async def test_setting_says_after_how_many_requests_a_connection_is_closed(conte
         assert await client.rest() == b""
 
 
+# ---- whose next request it is, over HTTP/1.1 -------------------------------------------------------------------------
+
+NEXT = b"GET /next HTTP/1.1\r\n" + HOST + b"\r\n"
+
+
+async def test_upgrade_to_http_2_is_ignored(contexts: Contexts) -> None:
+    server, trusts = contexts
+    h2c = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n"
+    async with site(tls=server) as here, here.tls_client(trusts) as client:
+        said = (await client.ask(b"GET /first HTTP/1.1\r\n" + HOST + h2c)).said
+        assert (said["path"], said["version"]) == ("/first", "1.1")
+        assert (await client.ask(NEXT)).said["path"] == "/next"
+
+
+async def test_preface_of_http_2_after_a_request_is_a_bad_request(contexts: Contexts) -> None:
+    server, trusts = contexts
+    async with site(tls=server) as here, here.tls_client(trusts) as client:
+        assert (await client.get()).status == 200
+        await client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+        assert (await client.response()).status == 400
+        assert await rest_or_reset(client) == b""
+
+
+async def test_request_with_two_kinds_of_length_is_refused_and_the_last_of_its_connection(contexts: Contexts) -> None:
+    server, trusts = contexts
+    both = b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    async with site(tls=server) as here, here.tls_client(trusts) as client:
+        response = await client.ask(b"POST / HTTP/1.1\r\n" + HOST + both + NEXT)
+        assert (response.status, response.code) == (400, "E_MANIFEST_INVALID")
+        assert await rest_or_reset(client) == b""
+
+
 # ---- stopping -------------------------------------------------------------------------------------------------------
 
 
