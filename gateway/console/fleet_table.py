@@ -1,8 +1,8 @@
 """The fleet page's data: rows kept up with directory and register, counts sampled, for as long as somebody looks.
 
 Whoever looks calls `page`, or has a `FleetWindow` and calls `refresh` before it reads that. The directory says which
-nodes are others; only those are looked at again, some at a time, with a checkpoint in between. When nobody has looked
-for a while, `rest` lets go of it all, and from then on a change costs nothing.
+nodes are others; only those are looked at again, some at a time, with a checkpoint in between. While nobody looks, they
+are only noted, each once. When nobody has looked for long, `rest` lets go of it all.
 
 Which rows a page is shown, and in which order, is `fleet_rules.py`'s and `fleet_index.py`'s.
 """
@@ -137,8 +137,13 @@ class FleetTable:
         self.samples.take(self._now().mono_s)
         self.index.moments[Sort.FRAMES_PER_S] += 1
 
+    def doze(self) -> None:
+        """Nobody looks at present, and nothing is sampled: lines begin anew with the next look."""
+        self.samples.clear()
+        self.index.moments[Sort.FRAMES_PER_S] += 1
+
     def rest(self) -> None:
-        """Nobody looks any more."""
+        """Nobody has looked for long."""
         if self._stop_watching is not None:
             self._stop_watching()
             self._stop_watching = None

@@ -37,6 +37,11 @@ class FrameSamples:
         self._rates = None
         self.taken += 1
 
+    def clear(self) -> None:
+        """Begin anew: nobody took any for a while."""
+        self._samples.clear()
+        self._rates = None
+
     def is_quiet(self, slot: int | None) -> bool:
         """Whether it sent nothing in all that time."""
         if slot is not None:

@@ -7,7 +7,7 @@
     event: ping
 
 Pages that ask the same are computed together. What a page has not taken waits in its `Mailbox`, within bounds. While
-nobody looks, nothing is watched and nothing runs: the clock waits, the table rests.
+nobody looks, nothing runs: the clock waits, and the table dozes, until it is let go.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,6 +36,7 @@ from schemas.labels import TAG_RULE
 
 TICK_S = 1.0
 TICKS_A_SAMPLE = round(SAMPLE_S / TICK_S)
+AWAKE_S = 10.0  # since the last look, in which frames are still counted: for a page that asks now and then
 ATTACH_S_MAX = 2.0  # for a node to be listened to; then it is tried again
 
 BAD_TAG = NoAnswer(Code.MANIFEST_INVALID, "A tag to look for is not of the right shape.", TAG_RULE)
@@ -164,15 +165,23 @@ class Live:
     async def run(self) -> None:
         while True:
             await self._looked.wait()
-            ticks, due_s = 0, trio.current_time()
-            while self._windows or self._nodes or self._now().mono_s - self._looked_s < self._rest_s:
-                if ticks % TICKS_A_SAMPLE == 0 and self._table.is_open:
-                    self._table.sample()
-                await self.tick()
-                ticks, due_s = ticks + 1, max(due_s + TICK_S, trio.current_time())
-                await trio.sleep_until(due_s)
+            await self._keep_time()
             self._looked = trio.Event()
-            self._table.rest()
+            self._table.doze()
+            with trio.move_on_after(self._rest_s):
+                await self._looked.wait()
+            if not self._looked.is_set():
+                self._table.rest()
+
+    async def _keep_time(self) -> None:
+        """For as long as somebody looks."""
+        ticks, due_s = 0, trio.current_time()
+        while self._windows or self._nodes or self._now().mono_s - self._looked_s < AWAKE_S:
+            if ticks % TICKS_A_SAMPLE == 0 and self._table.is_open:
+                self._table.sample()
+            await self.tick()
+            ticks, due_s = ticks + 1, max(due_s + TICK_S, trio.current_time())
+            await trio.sleep_until(due_s)
 
     async def tick(self) -> None:
         """Tell every page what is other than before."""

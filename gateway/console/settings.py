@@ -17,7 +17,7 @@ class ConsoleSettings:
     pages_per_s: float = 20.0  # pages of one address after that
     live_max: int = 64  # live feeds and exports at once, of all sessions; the next one is 429
     live_per_session_max: int = 4  # the same of one session
-    rest_s: float = 60.0  # since somebody last looked at the fleet; then its table is let go, and made anew if need be
+    rest_s: float = 3600.0  # since somebody last looked at the fleet; then its table is let go, until the next look
     write_s_max: float = 20.0  # for a page to take what is sent of a feed or an export; then that is cut off
 
     def __post_init__(self) -> None:

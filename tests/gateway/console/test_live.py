@@ -15,7 +15,7 @@ from gateway.console import fleet_table
 from gateway.console.api import NoAnswer, Streamed
 from gateway.console.audit_feed import AuditFeeds, AuditFilter
 from gateway.console.fleet_rules import FleetQuery
-from gateway.console.live import Live, LiveAsk
+from gateway.console.live import AWAKE_S, Live, LiveAsk
 from gateway.console.mailbox import EVENTS_MAX, PING_S
 from gateway.console.node_feed import AGAIN_S, CAPABILITIES_MAX
 from schemas.errors import Code
@@ -232,14 +232,34 @@ async def test_a_page_that_does_not_read_is_ended_and_the_others_go_on(autojump_
         assert len(reading.of("fleet")) > EVENTS_MAX
 
 
-async def test_nothing_runs_once_nobody_has_looked_for_a_while(autojump_clock: MockClock) -> None:
+async def test_nothing_is_sampled_once_nobody_looks_and_changes_are_only_noted(autojump_clock: MockClock) -> None:
+    async with site() as here:
+        await here.fleet.come(IDS[0], life_ms=10**9)
+        page = await here.open(fleet=FleetQuery())
+        for _ in range(5):
+            here.fleet.counts[IDS[0]].frames += 1
+            await trio.sleep(2)
+        samples = here.fleet.table.samples
+        assert samples.spark(0)
+        await here.close(page)
+        await trio.sleep(AWAKE_S + 2)
+        taken = samples.taken
+        here.fleet.go(IDS[0])
+        here.fleet.go(IDS[0])
+        await trio.sleep(REST_S / 2)
+        assert (samples.taken, samples.spark(0), here.fleet.table.pending) == (taken, [], 1)
+        again = await here.open(fleet=FleetQuery())
+        assert again.of("fleet")[0]["counts"]["away"] == 1
+
+
+async def test_the_table_is_let_go_when_nobody_has_looked_for_long(autojump_clock: MockClock) -> None:
     async with site() as here:
         await here.fleet.come(IDS[0], life_ms=10**9)
         page = await here.open(fleet=FleetQuery())
         await trio.sleep(2 * REST_S)
         assert here.fleet.table.is_open
         await here.close(page)
-        await trio.sleep(REST_S + 2)
+        await trio.sleep(REST_S + AWAKE_S + 2)
         assert not here.fleet.table.is_open
         here.fleet.go(IDS[0])
         assert not here.fleet.table.pending
@@ -250,9 +270,9 @@ async def test_nothing_runs_once_nobody_has_looked_for_a_while(autojump_clock: M
 async def test_a_page_without_a_feed_is_sampled_for_too(autojump_clock: MockClock) -> None:
     async with site() as here:
         await here.fleet.come(IDS[0])
-        await here.live.page(FleetQuery())
         for _ in range(6):
-            await trio.sleep(2)
+            await here.live.page(FleetQuery())
+            await trio.sleep(AWAKE_S - 1)
             here.fleet.counts[IDS[0]].frames += 1
         answer = await here.live.page(FleetQuery())
         assert isinstance(answer, dict)
