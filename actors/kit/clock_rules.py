@@ -16,4 +16,8 @@ class KitClock:
 
     @property
     def ms(self) -> int:
-        return self._wall_ms + self.ahead_ms + int((self.now - self._started) * 1000)
+        return self.ms_at(self.now)
+
+    def ms_at(self, at: float) -> int:
+        """What it showed then, if it was not set forward since."""
+        return self._wall_ms + self.ahead_ms + int((at - self._started) * 1000)

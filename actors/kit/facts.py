@@ -1,12 +1,12 @@
 """What the kit knows of a node and of one session with it, its own settings, and words for what it saw."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
 from actors.kit.steps import Ended, Exited, Happening, TimeUp
-from schemas.certificates import KnownCertificates
+from schemas.certificates import KnownCertificates, Leaf
 from schemas.frames import Auth, CmdAck, Frame, Outcome, Resume
 from schemas.manifest import NodeIdentity
 
@@ -26,13 +26,21 @@ class KitSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewed:
+    token: str
+    leaf: Leaf
+
+
+@dataclass(frozen=True, slots=True)
 class Enrolled:
     """The node under test, as the kit enrolled it."""
 
     identity: NodeIdentity
+    leaf: Leaf
     certificates: KnownCertificates
     token: str
     next_token: str  # for after 4401
+    renew: Callable[[bytes, int], Renewed]  # for a new public key, at that time
 
 
 class Stage(Enum):

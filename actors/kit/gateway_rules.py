@@ -49,6 +49,7 @@ class KitGateway(Hearing):
         self.token = node.token  # in the node's folder
         self.log_id = self.new_id()
         self.opening: object = None  # what `opening_checks` noted
+        self.renewal: object = None  # what `renewal_checks` noted
         self.is_suspect = False  # a check has failed in this session: the next one begins with another
         self._epoch = 0
         self.has_dialled = False
@@ -59,6 +60,7 @@ class KitGateway(Hearing):
     def live(self) -> Script[None]:
         """A live session, whatever the check before left behind. Blocked if there is none to be had."""
         self.confirms = self.answers_heartbeats = True
+        self.takes_requests = False
         if self.stage is Stage.LIVE and not self.is_suspect:
             yield from self.prepare(self.hear(self.now))  # it may have ended meanwhile
         if self.stage is Stage.LIVE and not self.is_suspect:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from actors.kit.clock_rules import KitClock
 from actors.kit.facts import ANSWER_S, Enrolled, KitSettings, Session, Stage, seen
 from actors.kit.steps import (
+    Answer,
+    Asked,
     Dialled,
     Ended,
     Exited,
@@ -58,6 +60,7 @@ class Hearing:
         self.session = Session()
         self.confirms = True
         self.answers_heartbeats = True
+        self.takes_requests = False  # for the next identity; else they are told to try later
         self.acks: dict[str, list[CmdAck]] = defaultdict(list)
         self.telemetry: dict[str, list[tuple[float, Telemetry]]] = defaultdict(list)
         self.etag: str | None = None
@@ -107,7 +110,7 @@ class Hearing:
 
     def hear(
         self, until: float, *wanted: type[Frame], expected: str = ""
-    ) -> Script[Frame | Dialled | Ended | Exited | TimeUp]:
+    ) -> Script[Frame | Dialled | Asked | Ended | Exited | TimeUp]:
         """The next frame of a wanted type, or what comes instead of any. Acks and telemetry are noted in passing.
 
         `expected` is what to say when a frame comes that is neither wanted nor of those.
@@ -124,13 +127,15 @@ class Hearing:
                 case Dialled() if self.stage is not Stage.AWAY:
                     self.overlaps += 1
                     yield from self.do(Refuse(503))
+                case Asked() if not self.takes_requests:
+                    yield from self.do(Answer(503))
                 case Ended():
                     self.stage = Stage.AWAY
                     return happening
                 case Exited():
                     self.stage, self.is_lost = Stage.AWAY, True
                     return happening
-                case Dialled() | TimeUp():
+                case Dialled() | Asked() | TimeUp():
                     return happening
 
     def _count(self) -> None:

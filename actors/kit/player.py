@@ -11,12 +11,15 @@ import trio
 from actors.kit.check import Check
 from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import (
+    Answer,
+    Asked,
     CloseWith,
     Dialled,
     Done,
     Drop,
     Ended,
     Exited,
+    HangUp,
     Happening,
     Kill,
     Listen,
@@ -42,6 +45,9 @@ class Connection(Protocol):
     async def upgrade(self) -> None: ...
 
     async def refuse(self, status: int) -> None: ...
+
+    async def answer(self, status: int, body: bytes) -> None:
+        """What asked for an identity instead of an upgrade."""
 
     async def send(self, data: bytes, *, is_text: bool) -> None: ...
 
@@ -71,6 +77,7 @@ class Player:
         self._noticed = noticed
         self._dialling: Connection | None = None
         self._open: Connection | None = None
+        self._asking: Connection | None = None
 
     async def play(self, check: Check, seconds_max: float) -> Verdict:
         script = check.tried(self.gateway)
@@ -109,6 +116,12 @@ class Player:
                     await self._open.upgrade()
             case Refuse(status):
                 await self._refuse(status)
+            case Answer(status, body):
+                await self._answer(status, body)
+            case HangUp():
+                asking, self._asking = self._asking, None
+                if asking is not None:
+                    asking.drop()
             case PutToken(token):
                 self._node.put_token(token)
             case Kill():
@@ -119,15 +132,20 @@ class Player:
         return Done(trio.current_time())
 
     def _drop(self) -> None:
-        for connection in (self._open, self._dialling):
+        for connection in (self._open, self._dialling, self._asking):
             if connection is not None:
                 connection.drop()
-        self._open = self._dialling = None
+        self._open = self._dialling = self._asking = None
 
     async def _refuse(self, status: int) -> None:
         dialling, self._dialling = self._dialling, None
         if dialling is not None:
             await dialling.refuse(status)
+
+    async def _answer(self, status: int, body: bytes) -> None:
+        asking, self._asking = self._asking, None
+        if asking is not None:
+            await asking.answer(status, body)
 
     async def _send(self, data: bytes, *, is_text: bool) -> None:
         if self._open is None:
@@ -139,6 +157,7 @@ class Player:
 
     async def _listen(self, until: float) -> Happening:
         await self._refuse(503)  # a dial that the last script left unanswered
+        await self._answer(503, b"")  # or a request
         with trio.move_on_at(until):
             while True:
                 connection, happening = await self._next(until)
@@ -147,6 +166,9 @@ class Player:
                         return happening
                     case Dialled():
                         self._dialling = connection
+                        return happening
+                    case Asked():
+                        self._asking = connection
                         return happening
                     case Received() if connection is self._open:
                         return happening

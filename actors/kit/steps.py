@@ -1,7 +1,7 @@
 """What a check asks for (steps) and what it is told (happenings). The player turns one into the other, decides nothing.
 
 Every happening says when (`at`, seconds on the player's monotonic clock). A step that waits for nothing is answered
-with `Done` as soon as it is performed. After a `Dialled` the next step about connections is `Upgrade` or `Refuse`.
+with `Done` as soon as it is performed. `Dialled` is followed by `Upgrade` or `Refuse`, `Asked` by `Answer` or `HangUp`.
 """
 
 from collections.abc import Generator
@@ -54,6 +54,19 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer the node's request for its next identity."""
+
+    status: int
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """Let that request go without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
 class PutToken:
     """Put another token into the node's folder."""
 
@@ -70,7 +83,9 @@ class Start:
     """Start the node's process, on the folder it had."""
 
 
-Step: TypeAlias = Listen | SendText | SendBinary | CloseWith | Drop | Upgrade | Refuse | PutToken | Kill | Start
+Step: TypeAlias = (
+    Listen | SendText | SendBinary | CloseWith | Drop | Upgrade | Refuse | Answer | HangUp | PutToken | Kill | Start
+)
 
 # ---- happenings ------------------------------------------------------------------------------------------------------
 
@@ -84,6 +99,15 @@ class Done:
 class Dialled:
     at: float
     subprotocols: tuple[str, ...]  # as offered
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The node asks for its next identity, beside its session (Appendix F)."""
+
+    at: float
+    token: str
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +137,7 @@ class TimeUp:
     at: float
 
 
-Happening: TypeAlias = Done | Dialled | Received | Ended | Exited | TimeUp
+Happening: TypeAlias = Done | Dialled | Asked | Received | Ended | Exited | TimeUp
 
 T = TypeVar("T")
 Script: TypeAlias = Generator[Step, Happening, T]

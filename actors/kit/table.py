@@ -9,6 +9,7 @@ from actors.kit import (
     command_checks,
     heartbeat_checks,
     opening_checks,
+    renewal_checks,
     resume_checks,
 )
 from actors.kit.check import Check
@@ -21,6 +22,7 @@ CHECKS: tuple[Check, ...] = (
     *bad_frame_checks.CHECKS,
     *resume_checks.CHECKS,
     *close_checks.RETURNS,
+    *renewal_checks.CHECKS,
     *close_checks.ENDS,
 )
 

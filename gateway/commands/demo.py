@@ -23,6 +23,7 @@ from actors.device.identity_files import KEY_FILE
 from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from actors.register.register_rules import Refusal
+from gateway.commands.demo_js import find_js_node, run_js_node
 from gateway.commands.demo_room import DemoSpace
 from gateway.commands.demo_site import BEARER_FILE, DemoSite, kept_bearer
 from gateway.commands.gateway_run import run_gateway
@@ -41,6 +42,7 @@ from schemas.manifest import NodeIdentity
 TENANT = "demo"
 TOKEN_LIFE_S = 24 * 3600
 LIVE_S_MAX = 60.0
+WITH_JS_NODES_MIN = 3  # so many nodes, and the last one may be in JavaScript; the tutorials are about the first ones
 POLICY_FILE = "demo-policy.toml"
 NAMES = (  # and tags; those past them are called by their number
     ("pump-1", {"site": "lab", "row": "1"}),
@@ -124,12 +126,14 @@ def _folder(arguments: argparse.Namespace) -> Iterator[Path]:
 async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, ready_file: Path | None) -> None:
     async with trio.open_nursery() as field:
         async with running(settings) as gateway:
-            identities = await _identities(gateway, folder, nodes)
-            for number, identity in enumerate(identities):
-                field.start_soon(_be_a_node, identity, folder / f"node-{number}", gateway.device_url, number)
+            homes = await _identities(gateway, folder, nodes)
+            js_node = await find_js_node() if len(homes) >= WITH_JS_NODES_MIN else None
+            for number, (home, identity) in enumerate(homes.items()):
+                is_last = number == len(homes) - 1
+                field.start_soon(_be_a_node, identity, home, gateway.device_url, number, js_node if is_last else None)
             with trio.move_on_after(LIVE_S_MAX):
-                await _all_live(gateway, len(identities))
-            ids = [identity.node_id for identity in identities]
+                await _all_live(gateway, len(homes))
+            ids = [identity.node_id for identity in homes.values()]
             agent = _mint(gateway.folder, TokenClass.AGENT_RUNTIME, agent_id, [Scope.READ_ONLY])
             operator = _mint(gateway.folder, TokenClass.OPERATOR, "demo", list(OperatorScope))
             space = await DemoSpace.open(gateway)
@@ -157,7 +161,8 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
                     await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
                 except OSError as error:
                     raise SettingsError(f"--ready-file: cannot write {ready_file}: {error.strerror}") from error
-            _say_what_to_try(gateway, ids, agent, None if space is None else space.link, site, console)
+            link = None if space is None else space.link
+            _say_what_to_try(gateway, ids, agent, link, site, console, has_js_node=js_node is not None)
             await until_signalled()
             print("\nstopping ...")
             if space is not None:
@@ -165,7 +170,7 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
         field.cancel_scope.cancel()  # after the gateway, whose streams would else be told that their nodes went
 
 
-async def _identities(gateway: Running, folder: Path, nodes: int) -> list[DeviceIdentity]:
+async def _identities(gateway: Running, folder: Path, nodes: int) -> dict[Path, DeviceIdentity]:
     """Those of the folder, if it is used again, but for revoked ones; the others are enrolled, with a name and tags."""
     homes = [folder / f"node-{number}" for number in range(nodes)]
     new = [number for number, home in enumerate(homes) if not (home / KEY_FILE).exists()]
@@ -175,8 +180,8 @@ async def _identities(gateway: Running, folder: Path, nodes: int) -> list[Device
         raise CommandError(f"cannot enroll the demo's nodes: {made.message} {made.suggested_fix}")
     for number, one in zip(new, made, strict=True):
         one.identity.save(homes[number])
-    loaded = [DeviceIdentity.load(home) for home in homes]
-    return [identity for identity in loaded if not _is_revoked(gateway, identity.node_id)]
+    loaded = {home: DeviceIdentity.load(home) for home in homes}
+    return {home: identity for home, identity in loaded.items() if not _is_revoked(gateway, identity.node_id)}
 
 
 def _is_revoked(gateway: Running, node_id: str) -> bool:
@@ -202,8 +207,10 @@ def _mint(folder: DataFolder, token_class: TokenClass, sub: str, scopes: Collect
     return folder.mint(token_class, sub, TENANT, scopes, TOKEN_LIFE_S, str(ULID()), wall_ms())
 
 
-async def _be_a_node(identity: DeviceIdentity, folder: Path, url: str, number: int) -> None:
-    """The agent that also runs on real devices, with made-up metrics."""
+async def _be_a_node(identity: DeviceIdentity, folder: Path, url: str, number: int, js_node: list[str] | None) -> None:
+    """The agent that also runs on real devices, with made-up metrics; or the one in JavaScript, as long as it runs."""
+    if js_node is not None:
+        await run_js_node(js_node, folder, url)
     fingerprint = hw_fingerprint(f"demo machine {number}", None)
     device = standard_device(identity, fingerprint, MockSampler(number, wall_ms()), wall_ms)
     journal = FileJournal(folder)
@@ -221,7 +228,14 @@ async def _all_live(gateway: Running, nodes: int) -> None:
 
 
 def _say_what_to_try(
-    gateway: Running, node_ids: list[str], agent: str, space: str | None, site: DemoSite | None, console: str | None
+    gateway: Running,
+    node_ids: list[str],
+    agent: str,
+    space: str | None,
+    site: DemoSite | None,
+    console: str | None,
+    *,
+    has_js_node: bool,
 ) -> None:
     live = gateway.devices.directory.live_count
     node_id = node_ids[0] if node_ids else "NODE"
@@ -233,6 +247,8 @@ def _say_what_to_try(
     subscribe = json.dumps({"tool": f"sys.{node_id}.metrics.subscribe", "arguments": {"interval_ms": 1000}})
     print(f"{live} nodes are live. Agents: {url}   nodes: {gateway.device_url}")
     print(f"MCP clients: {url}/mcp/fleet\n")
+    if has_js_node:
+        print("The last of the nodes is docs/examples/node-js, in JavaScript, with the metrics of this machine.\n")
     print("Try, in another terminal:\n")
     print(f"  TOKEN={agent}\n")
     print(f'  curl -s {url}/mcp/tools -H "Authorization: Bearer $TOKEN"')

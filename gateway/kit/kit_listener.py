@@ -1,15 +1,18 @@
 """Where the node under test dials: WebSockets that a check can do anything with, also what no gateway may do.
 
-Each connection has a task: it reads the upgrade request, waits for a check to answer it, and from then on tells of each
-message. It is not the gateway's own listener, which would never send a frame that is not sound.
+Each connection has a task: it reads the request, for an upgrade or for the node's next identity, waits for a check to
+answer it, and after an upgrade tells of each message. It is not the gateway's own listener, which would never send a
+frame that is not sound.
 """
 
 import contextlib
 import socket
 import ssl
 import struct
+from http import HTTPStatus
 from typing import TypeAlias
 
+import h11
 import trio
 from websockets.exceptions import InvalidState
 from websockets.frames import Frame, Opcode
@@ -17,12 +20,14 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN
 
 from actors.kit.player import Noticed
-from actors.kit.steps import Dialled, Ended, Received
+from actors.kit.steps import Asked, Dialled, Ended, Received
 from gateway.net.websocket.protocol import WireProtocol
 from schemas.closes import NodeClose
 from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL
 
 PATH = "/devices/connect"
+RENEW_PATH = b"/devices/renew"
+BODY_BYTES_MAX = 8 * 1024  # of a request for an identity; a longer one is 413
 REQUEST_S_MAX = 10.0  # for TLS and the upgrade request; then the connection is closed
 REQUEST_BYTES_MAX = 16 * 1024  # of the request; a longer one is closed
 ANSWER_S_MAX = 600.0  # for a check to answer a dial; then the connection is closed
@@ -66,6 +71,8 @@ class KitListener:
                 await connection.hear_request()
             if connection.request is not None:
                 await connection.run(self._notices)
+            elif connection.asked is not None:
+                await connection.wait_for_answer(self._notices)
 
 
 class KitConnection:
@@ -81,6 +88,7 @@ class KitConnection:
             subprotocols=[SUBPROTOCOL],
         )
         self.request: Request | None = None
+        self.asked: Asked | None = None
         self._answered = trio.Event()
         self._sending = trio.Lock()
         self._scope = trio.CancelScope()
@@ -96,6 +104,10 @@ class KitConnection:
             data = bytes(await self._stream.receive_some(REQUEST_BYTES_MAX))
             if not data:
                 return
+            if size == 0 and data.startswith(b"POST"):
+                with contextlib.suppress(h11.RemoteProtocolError):
+                    self.asked = await self._hear_asked(data)
+                return
             size += len(data)
             self._protocol.receive_data(data)
             if self._protocol.handshake_exc is not None:
@@ -105,6 +117,36 @@ class KitConnection:
         if self.request is not None and self.request.path.partition("?")[0] != PATH:
             await self.refuse(404)
             self.request = None
+
+    async def _hear_asked(self, data: bytes) -> Asked | None:
+        """A request for the next identity; None if it is for anything else."""
+        reader = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+        reader.receive_data(data)
+        token, body = "", b""
+        while True:
+            match reader.next_event():
+                case h11.NEED_DATA:
+                    reader.receive_data(bytes(await self._stream.receive_some(REQUEST_BYTES_MAX)))
+                case h11.Request(target=target, headers=headers):
+                    if target.partition(b"?")[0] != RENEW_PATH:
+                        await self.answer(404, b"")
+                        return None
+                    token = dict(headers).get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ")
+                case h11.Data(data=part):
+                    body += bytes(part)
+                    if len(body) > BODY_BYTES_MAX:
+                        await self.answer(413, b"")
+                        return None
+                case h11.EndOfMessage():
+                    return Asked(trio.current_time(), token, body)
+                case _:
+                    return None
+
+    async def wait_for_answer(self, notices: trio.MemorySendChannel[Noticed]) -> None:
+        assert self.asked is not None
+        await notices.send((self, self.asked))
+        with self._scope, trio.move_on_after(ANSWER_S_MAX):
+            await self._answered.wait()
 
     async def run(self, notices: trio.MemorySendChannel[Noticed]) -> None:
         """From the request to the end of the connection."""
@@ -161,6 +203,14 @@ class KitConnection:
         self._protocol.send_response(self._protocol.reject(status, ""))
         await self._flush()
         with contextlib.suppress(*_GONE):
+            await self._raw.send_eof()
+        self._answered.set()
+
+    async def answer(self, status: int, body: bytes) -> None:
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        with contextlib.suppress(*_GONE):
+            await self._stream.send_all(head.encode() + body)
             await self._raw.send_eof()
         self._answered.set()
 

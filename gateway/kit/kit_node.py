@@ -13,12 +13,12 @@ from nacl.signing import SigningKey
 
 from actors.device.identity import DeviceIdentity
 from actors.device.identity_files import TOKEN_FILE
-from actors.kit.facts import Enrolled
+from actors.kit.facts import Enrolled, Renewed
 from actors.kit.player import Noticed
 from actors.kit.steps import Exited
 from actors.private_file import write_private
 from gateway.identity.tokens import Issuer, Scope, TokenClass
-from schemas.certificates import CertificateAuthority, KnownCertificates
+from schemas.certificates import CertificateAuthority, KnownCertificates, Leaf
 from schemas.manifest import NodeIdentity
 from schemas.ulids import Mint
 
@@ -37,26 +37,30 @@ class NodeFolder:
         issuer = Issuer(Ed25519PrivateKey.generate(), issuer="heliograph", audience="heliograph")
         node_id = mint.mint(now_ms).lower()
 
-        def token() -> str:
+        def token(at_ms: int) -> str:
             return issuer.mint(
                 sub=node_id,
                 tenant=TENANT,
                 token_class=TokenClass.DEVICE_RUNTIME,
                 scopes=[Scope.DEVICE_CONNECT],
-                jti=mint.mint(now_ms),
-                now_ms=now_ms,
+                jti=mint.mint(at_ms),
+                now_ms=at_ms,
                 life_s=TOKEN_LIFE_S,
             )
 
+        def leaf_for(public_key: bytes, at_ms: int) -> Leaf:
+            return authority.issue(node_id, TENANT, Ed25519PublicKey.from_public_bytes(public_key), at_ms)
+
         key = SigningKey.generate()
-        public_key = Ed25519PublicKey.from_public_bytes(key.verify_key.encode())
-        leaf = authority.issue(node_id, TENANT, public_key, now_ms)
+        leaf = leaf_for(key.verify_key.encode(), now_ms)
         self.path = folder
         self.enrolled = Enrolled(
             NodeIdentity(node_id, TENANT),
+            leaf,
             KnownCertificates(authority.certificate, [leaf]),
-            token=token(),
-            next_token=token(),
+            token=token(now_ms),
+            next_token=token(now_ms),
+            renew=lambda public_key, at_ms: Renewed(token(at_ms), leaf_for(public_key, at_ms)),
         )
         DeviceIdentity(key, leaf, self.enrolled.token).save(folder)
 

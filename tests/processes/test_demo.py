@@ -25,16 +25,19 @@ MARK = "MARK-7f3a-never-written"
 
 
 class Demo:
-    """`heliograph demo` in its own folder."""
+    """`heliograph demo` in its own folder. Unless it may look for Node on the PATH, all of its nodes are in Python."""
 
-    def __init__(self, folder: Path, nodes: int = 2) -> None:
+    def __init__(self, folder: Path, nodes: int = 2, *, path: str = "") -> None:
         self.data = folder / "data"
         self.output = folder / "output"
         ready = folder / "ready.json"
         command = ["demo", "--nodes", str(nodes), "--data", str(self.data), "--ready-file", str(ready)]
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gateway.commands.cli", *command], stdout=output, stderr=subprocess.STDOUT
+                [sys.executable, "-m", "gateway.commands.cli", *command],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PATH": path},
             )
         deadline = time.monotonic() + PATIENCE_S
         while not ready.exists() or not ready.read_text().endswith("\n"):

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
+from nacl.signing import SigningKey
 
 from actors.device.device_rules import DeviceState
+from actors.device.identity import DeviceIdentity
 from actors.device.journal import AnyRecord
 from actors.device.manifest_life import SignedManifest
 from actors.kit.steps import Dialled
@@ -209,14 +211,14 @@ class SignsWrongly(PureNode):
 @found_by("manifest-fits-its-schema")
 class AddsAProperty(SignsWrongly):
     def spoilt(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        return sign(manifest | {"vendor": "x"}, IDENTITY.leaf.kid, IDENTITY.key)
+        return sign(manifest | {"vendor": "x"}, self.identity.leaf.kid, self.identity.key)
 
 
 @found_by("manifest-fits-its-schema")
 class NamesNoSchema(SignsWrongly):
     def spoilt(self, manifest: dict[str, Any]) -> dict[str, Any]:
         manifest["capabilities"][0]["schema_ref"] = "mcp://schemas/system.echo.invoke.input@9.9.9"
-        return sign(manifest, IDENTITY.leaf.kid, IDENTITY.key)
+        return sign(manifest, self.identity.leaf.kid, self.identity.key)
 
 
 @found_by("manifest-by-the-gateways-clock")
@@ -232,20 +234,20 @@ class StampsByItsOwnClock(PureNode):
 class LivesTooLong(SignsWrongly):
     def spoilt(self, manifest: dict[str, Any]) -> dict[str, Any]:
         return sign(
-            manifest | {"expires_at_ms": manifest["issued_at_ms"] + 86_400_001}, IDENTITY.leaf.kid, IDENTITY.key
+            manifest | {"expires_at_ms": manifest["issued_at_ms"] + 86_400_001}, self.identity.leaf.kid, self.identity.key
         )
 
 
 @found_by("manifest-names-the-node")
 class NamesAnotherNode(SignsWrongly):
     def spoilt(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        return sign(manifest | {"node_id": OTHER_NODE_ID}, IDENTITY.leaf.kid, IDENTITY.key)
+        return sign(manifest | {"node_id": OTHER_NODE_ID}, self.identity.leaf.kid, self.identity.key)
 
 
 @found_by("manifest-kid")
 class NamesAnotherCertificate(SignsWrongly):
     def spoilt(self, manifest: dict[str, Any]) -> dict[str, Any]:
-        return sign(manifest, "0" * 64, IDENTITY.key)
+        return sign(manifest, "0" * 64, self.identity.key)
 
 
 @found_by("manifest-hash")
@@ -259,7 +261,7 @@ class HashesSomethingElse(SignsWrongly):
 class SignsTheHash(SignsWrongly):
     def spoilt(self, manifest: dict[str, Any]) -> dict[str, Any]:
         over = bytes.fromhex(manifest["node_attestation"]["payload_hash"])
-        signature = urlsafe_b64encode(IDENTITY.key.sign(over).signature).rstrip(b"=").decode()
+        signature = urlsafe_b64encode(self.identity.key.sign(over).signature).rstrip(b"=").decode()
         manifest["node_attestation"]["sig"] = signature
         return manifest
 
@@ -837,3 +839,57 @@ class Floods(PureNode):
             for number in range(1500):
                 again = changed(frame, msg_id=self._mint.mint(self.wall_ms))
                 self.write(encode(again), after_s=number / 10_000)
+
+
+# ---- renewal ---------------------------------------------------------------------------------------------------------
+
+
+class AsksWrongly(PureNode):
+    def spoilt(self, body: dict[str, Any]) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def request(self) -> dict[str, Any]:
+        body = super().request()
+        return self.spoilt(body) if self._asked == 1 else body
+
+
+@found_by("asks-for-its-next-identity")
+class SendsNoSignature(AsksWrongly):
+    def spoilt(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body | {"signature": "0" * 128}
+
+
+@found_by("asks-for-its-next-identity")
+class StampsRequestsByItsOwnClock(AsksWrongly):
+    def spoilt(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body | {"iat": self.wall_ms // 1000}
+
+
+@found_by("asks-for-its-next-identity")
+class NamesAnotherKid(AsksWrongly):
+    def spoilt(self, body: dict[str, Any]) -> dict[str, Any]:
+        return body | {"kid": "0" * 64}
+
+
+@found_by("asks-again-with-the-same-key")
+class MakesAKeyForEachRequest(PureNode):
+    def next_key(self) -> SigningKey:
+        return SigningKey(bytes([9 + self._asked]) * 32)
+
+
+@found_by("asks-again-with-the-same-key")
+class AsksOnce(PureNode):
+    def hung_up(self) -> None:
+        pass
+
+
+@found_by("uses-its-next-identity")
+class KeepsItsKey(PureNode):
+    def adopt(self, identity: DeviceIdentity) -> None:
+        self.token = identity.token
+
+
+@found_by("uses-its-next-identity")
+class KeepsItsOldToken(PureNode):
+    def adopt(self, identity: DeviceIdentity) -> None:
+        pass

@@ -41,6 +41,9 @@ class MemoryLine:
         self.refused_with = status
         self.answered.set()
 
+    async def answer(self, status: int, body: bytes) -> None:
+        raise NotImplementedError(f"nobody asked: {status}, {len(body)} bytes")
+
     async def send(self, data: bytes, *, is_text: bool) -> None:
         if not is_text or len(data) > FRAME_BYTES_MAX:  # what the node's WebSocket does by itself
             code = 4400 if not is_text else 1009

@@ -3,18 +3,20 @@
 from collections.abc import Iterable
 from random import Random
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from nacl.signing import SigningKey
 
 from actors.device.identity import DeviceIdentity
 from actors.kit.check import Check
 from actors.kit.clock_rules import KitClock
-from actors.kit.facts import Enrolled, KitSettings
+from actors.kit.facts import Enrolled, KitSettings, Renewed
 from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import (
+    Answer,
     CloseWith,
     Done,
     Drop,
+    HangUp,
     Happening,
     Kill,
     Listen,
@@ -29,7 +31,7 @@ from actors.kit.steps import (
 )
 from actors.kit.table import CHECKS
 from actors.kit.verdicts import Outcome, Verdict
-from schemas.certificates import CertificateAuthority, KnownCertificates
+from schemas.certificates import CertificateAuthority, KnownCertificates, Leaf
 from schemas.manifest import NodeIdentity
 from tests.actors.kit.pure_node import BROKEN_OFF, WALL_MS, PureNode
 
@@ -37,10 +39,21 @@ NODE_ID = "01hzx9k3m4p7q8r9s0t1v2w3xy"
 OTHER_NODE_ID = "01hzx9k3m4p7q8r9s0t1v2w3xz"
 SEED = bytes([2]) * 32
 CA = CertificateAuthority.make(Ed25519PrivateKey.from_private_bytes(bytes([1]) * 32), WALL_MS)
-LEAF = CA.issue(NODE_ID, "kit", Ed25519PrivateKey.from_private_bytes(SEED).public_key(), WALL_MS)
+
+
+def leaf_for(public_key: bytes, now_ms: int) -> Leaf:
+    return CA.issue(NODE_ID, "kit", Ed25519PublicKey.from_public_bytes(public_key), now_ms)
+
+
+LEAF = leaf_for(SigningKey(SEED).verify_key.encode(), WALL_MS)
 IDENTITY = DeviceIdentity(SigningKey(SEED), LEAF, "a.b.c")
 ENROLLED = Enrolled(
-    NodeIdentity(NODE_ID, "kit"), KnownCertificates(CA.certificate, [LEAF]), token="a.b.c", next_token="d.e.f"
+    NodeIdentity(NODE_ID, "kit"),
+    LEAF,
+    KnownCertificates(CA.certificate, [LEAF]),
+    token="a.b.c",
+    next_token="d.e.f",
+    renew=lambda public_key, now_ms: Renewed("g.h.i", leaf_for(public_key, now_ms)),
 )
 
 
@@ -83,6 +96,10 @@ def perform(step: Step, node: PureNode) -> Happening:
         case Refuse():
             if not node.is_open:
                 node.refused()
+        case Answer(status, body):
+            node.answered(status, body)
+        case HangUp():
+            node.hung_up()
         case PutToken(token):
             node.token = token
         case Kill():

@@ -5,9 +5,12 @@ Time is a number that whoever plays a check moves on. Everything that a fault ma
 
 import heapq
 import itertools
+import json
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
+
+from nacl.signing import SigningKey
 
 from actors.device.device_messages import (
     CloseWith,
@@ -33,13 +36,16 @@ from actors.device.identity import DeviceIdentity, manifest_signer
 from actors.device.journal import AnyRecord, JournalState, Opened
 from actors.device.manifest_life import SignedManifest
 from actors.device.reconnect_rules import Wait, after_close
-from actors.kit.steps import Dialled, Ended, Exited, Happening, Received
+from actors.kit.steps import Asked, Dialled, Ended, Exited, Happening, Received
+from schemas.certificates import Leaf
 from schemas.closes import NodeClose
 from schemas.frames import FRAME_BYTES_MAX, SUBPROTOCOL, BadFrame, Frame, Side, decode, encode
 from schemas.projection import project
+from schemas.renewal import request_of
 from schemas.ulids import Mint
 
 HANDLER_S = 0.002
+LOOK_S, RETRY_S = 20.0, 30.0  # whether to renew
 BROKEN_OFF = 1006
 WALL_MS = 1_790_000_000_000  # the node's own clock when time is 0
 FINGERPRINT = {"algo": "blake3-256", "value": "0" * 64, "sources": ["machine_id"]}
@@ -77,6 +83,8 @@ class PureNode:
         self._happenings: list[tuple[float, int, Happening]] = []
         self._later: list[tuple[float, int, Callable[[], None]]] = []
         self._failures = 0
+        self._asked = 0
+        self._signer: tuple[DeviceIdentity, Callable[[int], SignedManifest]] | None = None
         self._rng = Random(7)
         self._mint = Mint(self._rng.randbytes)
 
@@ -122,6 +130,24 @@ class PureNode:
         base = {"ts_ms": self.wall_ms, "node_id": self.identity.node_id, "uptime_s": 1}
         return base | {name: value for name, value in SAMPLE.items() if name in groups}
 
+    def request(self) -> dict[str, Any]:
+        """For its next identity."""
+        self._asked += 1
+        return request_of(
+            self.identity.key,
+            node_id=self.identity.node_id,
+            kid=self.identity.leaf.kid,
+            public_key=self.next_key().verify_key.encode(),
+            iat=(self.rules.gateway_ms(self.now) or 0) // 1000,
+            nonce=self._rng.randbytes(16),
+        )
+
+    def next_key(self) -> SigningKey:
+        return SigningKey(bytes([9]) * 32)
+
+    def adopt(self, identity: DeviceIdentity) -> None:
+        self.identity, self.token = identity, identity.token
+
     def frame(self) -> dict[str, Any]:
         return {"ts_ms": self.wall_ms, "node_id": self.identity.node_id, **FRAME}
 
@@ -136,11 +162,32 @@ class PureNode:
         self.rules = self.rules_class(
             node_id=self.identity.node_id,
             tools=self.tools,
-            sign=self.sign,
+            sign=self.signer(),
             journal=JournalState(self.disk),
             new_id=lambda: self._mint.mint(self.wall_ms),
         )
         self.dial_in(0.0)
+        self.later(LOOK_S, self.look)
+
+    def look(self) -> None:
+        """Whether it is time for the next identity."""
+        leaf, now_ms = self.identity.leaf, self.rules.gateway_ms(self.now)
+        if now_ms is not None and now_ms >= (leaf.not_before_ms + leaf.not_after_ms) // 2:
+            self.tell(Asked(self.now, self.token, json.dumps(self.request()).encode()))
+        else:
+            self.later(LOOK_S, self.look)
+
+    def hung_up(self) -> None:
+        self.later(RETRY_S, self.look)
+
+    def answered(self, status: int, body: bytes) -> None:
+        if status != 200:
+            self.hung_up()
+            return
+        answer = json.loads(body)
+        leaf = Leaf.from_der(bytes.fromhex(answer["certificate"]))
+        self.adopt(DeviceIdentity(self.next_key(), leaf, answer["token"]))
+        self.later(LOOK_S, self.look)
 
     def kill(self) -> None:
         self.is_running = self.is_open = False
@@ -154,12 +201,18 @@ class PureNode:
         self.tell(Exited(self.now))
         self.is_running = False
 
+    def signer(self) -> Callable[[int], SignedManifest]:
+        """Another one for another identity, so that what the old key signed is not announced any more."""
+        if self._signer is None or self._signer[0] is not self.identity:
+            self._signer = (self.identity, lambda issued_at_ms: self.sign(issued_at_ms))
+        return self._signer[1]
+
     # ---- what the gateway does ---------------------------------------------------------------------------------------
 
     def upgraded(self) -> None:
         self.is_open = True
         self.used_token = self.token
-        self.feed(Connected(self.token))
+        self.feed(Connected(self.token, self.signer()))
 
     def refused(self) -> None:
         self._over(BROKEN_OFF)

@@ -1,5 +1,6 @@
 """The kit's listener: WebSockets on real sockets, and what is no WebSocket."""
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -7,6 +8,12 @@ import pytest
 import trio
 
 import actors.device.reconnect_rules as reconnect_rules
+from actors.device.gateway_address import GatewayAddress
+from actors.device.renewal_client import Failure, Granted, RenewalClient
+from actors.kit.check import Check
+from actors.kit.facts import Renewed
+from actors.kit.gateway_rules import KitGateway
+from actors.kit.steps import Answer, Asked, Listen, Script
 from actors.kit.table import CHECKS, chosen
 from actors.kit.verdicts import Outcome, Verdict
 from tests.certificates import tls_contexts
@@ -85,3 +92,47 @@ async def test_the_folder_holds_an_identity_as_enrolment_makes_it(tmp_path: Path
         names = sorted(path.name for path in (tmp_path / "node").iterdir())
         assert names == ["node.crt", "node.key", "token"]
         assert (tmp_path / "node" / "token").read_text().strip() == player.gateway.token
+
+
+# ---- requests for the next identity ----------------------------------------------------------------------------------
+
+
+async def test_a_request_for_an_identity_is_handed_to_the_check_and_answered_as_it_says(tmp_path: Path) -> None:
+    heard: list[Asked] = []
+    renewed: list[Renewed] = []
+
+    def script(gateway: KitGateway) -> Script[None]:
+        asked = yield Listen(trio.current_time() + 20)
+        assert isinstance(asked, Asked)
+        heard.append(asked)
+        renewed.append(gateway.node.renew(bytes(32), gateway.clock.ms))
+        answer = {"token": renewed[0].token, "certificate": renewed[0].leaf.der.hex()}
+        yield Answer(200, json.dumps(answer).encode())
+
+    async def ask() -> None:
+        granted.append(await RenewalClient(GatewayAddress(node.url))("x.y.z", {"node_id": "n"}))
+
+    granted: list[Granted | Failure] = []
+    with trio.fail_after(30):
+        async with open_kit(tmp_path / "node") as (player, node), trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await player.play(Check("one", "F", "it is answered.", script), 20)
+    assert (heard[0].token, heard[0].body) == ("x.y.z", b'{"node_id":"n"}')
+    assert granted == [Granted(renewed[0].token, renewed[0].leaf.der)]
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"POST /elsewhere HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", b"404"),
+        (b"POST /devices/renew HTTP/1.1\r\nHost: x\r\nContent-Length: 9000\r\n\r\n" + b"x" * 9000, b"413"),
+        (b"POST nonsense\r\n\r\n", b""),
+    ],
+)
+async def test_a_request_for_anything_else_is_refused_by_the_listener(
+    tmp_path: Path, request_bytes: bytes, status: bytes
+) -> None:
+    with trio.fail_after(30):
+        async with open_kit(tmp_path / "node") as (_, node):
+            answer = await asked(node.url, request_bytes)
+    assert answer.split(b" ")[1:2] == ([status] if status else [])
