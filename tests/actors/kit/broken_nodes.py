@@ -234,7 +234,9 @@ class StampsByItsOwnClock(PureNode):
 class LivesTooLong(SignsWrongly):
     def spoilt(self, manifest: dict[str, Any]) -> dict[str, Any]:
         return sign(
-            manifest | {"expires_at_ms": manifest["issued_at_ms"] + 86_400_001}, self.identity.leaf.kid, self.identity.key
+            manifest | {"expires_at_ms": manifest["issued_at_ms"] + 86_400_001},
+            self.identity.leaf.kid,
+            self.identity.key,
         )
 
 
