@@ -57,7 +57,9 @@ from tests.gateway.api.live import live_gateway, request
 from tests.schemas.examples import MANIFEST, NODE_ID
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted(
+    page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if "node_modules" not in page.parts
+)
 IN_PYTHON = [
     ROOT / "docs" / "tutorial" / "from-capability-to-tool.md"
 ]  # of the library; test_docs_spaces.py has a program

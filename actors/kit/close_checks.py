@@ -89,7 +89,7 @@ def needs_a_new_token_after_4401(gateway: KitGateway) -> Script[None]:
     yield from gateway.close(NodeClose.UNAUTHORIZED)
     heard = yield from gateway.hear(gateway.now + NEW_TOKEN_S)
     if not isinstance(heard, Dialled):
-        gateway.is_lost = True
+        gateway.is_lost = gateway.has_left = True
         raise NotApplicable("it stayed away; a new token was in its folder, which it may look into only when started")
     yield from gateway.let_in(heard)
     auth = gateway.session.auth = yield from gateway.expect(Auth, AUTH_S, "of the upgrade")

@@ -121,13 +121,15 @@ class KitGateway(Hearing):
         yield from self.do(Kill())
         self.stage = Stage.AWAY
         yield from self.do(Start())
-        self.is_lost = False
+        self.is_lost = self.has_left = False
 
     def dialled(self) -> Script[Dialled]:
         """The node's next connection, not let in yet."""
         if self.is_lost:
-            if not self.can_start or not self.has_dialled:
-                raise Blocked(NODE_GONE if self.has_dialled else NEVER_CAME)
+            if not self.has_dialled:
+                raise Blocked(NEVER_CAME)
+            if not self.can_start:
+                raise NotApplicable(NODE_GONE) if self.has_left else Blocked(NODE_GONE)
             yield from self.restart()
         within_s = self.settings.patience_s if self.has_dialled else self.settings.first_dial_s
         heard = yield from self.hear(self.now + within_s)

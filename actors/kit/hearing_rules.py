@@ -46,6 +46,8 @@ from schemas.projection import project
 from schemas.ulids import Mint
 
 FLOOD_FRAMES, FLOOD_S = 1200, 5.0  # more than 200 a second, for so long (§2.5, 4429), and some on top
+ACKS_NOTED_MAX = 3  # of one command: a second one is wrong, further ones say no more
+FRAMES_NOTED_MAX = 1000  # of one cadence; no check looks at more
 FLOOD = "more than 200 frames a second for 5 s"
 
 F = TypeVar("F", bound=Frame)
@@ -69,6 +71,7 @@ class Hearing:
         self.floods = 0
         self.is_lost = False
         """The node stays away, rightly or not: who needs a session has to start it again."""
+        self.has_left = False  # rightly: what cannot be tried for that is not held against it
         self._mint = Mint(entropy)
         self._commands: dict[str, bool] = {}  # of this log, in order: whether each is settled
         self._cadences: set[str] = set()
@@ -158,12 +161,14 @@ class Hearing:
             case CmdAck(in_reply_to=str(msg_id)):
                 if msg_id not in self._commands and msg_id not in self._cadences:
                     raise Broken("acks of commands that were sent", "an ack whose in_reply_to names none of them")
-                self.acks[msg_id].append(frame)
+                if len(self.acks[msg_id]) < ACKS_NOTED_MAX:
+                    self.acks[msg_id].append(frame)
                 self._settle(msg_id)
             case Telemetry(in_reply_to=str(msg_id)):
                 if msg_id not in self._cadences:
                     raise Broken("telemetry of a subscribe", "telemetry whose in_reply_to names none")
-                self.telemetry[msg_id].append((self.now, frame))
+                if len(self.telemetry[msg_id]) < FRAMES_NOTED_MAX:
+                    self.telemetry[msg_id].append((self.now, frame))
             case Heartbeat():
                 if self.session.auth_ok_at is None:
                     raise Broken("no frame between auth and auth_ok", seen(frame))

@@ -17,7 +17,7 @@ from schemas.contract import contract
 from schemas.frames import Announce, Auth
 from schemas.renewal import IAT_TOLERANCE_S, is_signed_by
 
-ASK_S = 90.0  # for a request, the first one or the one after a failure: nodes look once in a while
+ASK_S = 120.0  # for a request, the first one or the one after a failure: nodes look once in a while
 _REQUEST = contract("node.renew.request@1.0.0")
 
 

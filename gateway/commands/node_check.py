@@ -135,7 +135,7 @@ def _plan(arguments: argparse.Namespace) -> _Plan:
         settings=KitSettings(first_dial_s=arguments.wait, patience_s=arguments.patience),
         is_quick=arguments.quick,
         is_json=arguments.json,
-        check_s_max=max(arguments.check_timeout, arguments.wait),
+        check_s_max=arguments.check_timeout,
         run_s_max=arguments.timeout,
     )
 
@@ -194,16 +194,16 @@ def _reached_at(host: str, is_here: bool) -> str:
 
 async def _begin(plan: _Plan, folder: NodeFolder, process: NodeProcess, url: str) -> None:
     if plan.command:
-        plan.say(f"starting the node, which is to connect to {url}\n")
+        plan.say(f"Starting the node, to connect to {url} ...\n")
         try:
             await process.start()
         except OSError as error:
             raise CommandError(f"cannot start {plan.command[0]}: {error.strerror}") from error
         return
-    plan.say(f"The node's identity is in {folder.path}; a node on another machine needs a copy of that folder.")
-    plan.say(f"Start the node, to connect to {url}: for example, with our own,\n")
-    plan.say(f"  heliograph node run {folder.path} --gateway {url}\n")
-    plan.say(f"waiting for it, {plan.settings.first_dial_s:g} s at most ...\n")
+    plan.say(f"The node's identity is in {folder.path}. Copy the folder if the node runs on another machine.")
+    plan.say(f"Start the node with that folder and this address:\n\n  {url}\n")
+    plan.say(f"For example, our own node:\n\n  heliograph node run {folder.path} --gateway {url}\n")
+    plan.say(f"Waiting up to {plan.settings.first_dial_s:g} s for it to connect ...\n")
 
 
 async def _play(plan: _Plan, player: Player) -> list[Tried]:
@@ -224,5 +224,6 @@ async def _try(plan: _Plan, player: Player, check: Check, left_s: float) -> Trie
         why = f"the run had its {plan.run_s_max:g} s; give it more with --timeout"
         return Tried(check, Verdict(Outcome.NOT_TRIED, why=why, is_open=True), 0.0)
     began = trio.current_time()
-    verdict = await player.play(check, min(left_s, plan.check_s_max))
+    wait_s = 0.0 if player.gateway.has_dialled else plan.settings.first_dial_s
+    verdict = await player.play(check, min(left_s, plan.check_s_max + wait_s))
     return Tried(check, verdict, trio.current_time() - began)

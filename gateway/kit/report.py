@@ -40,18 +40,21 @@ def lines(tried: Tried) -> list[str]:
 
 
 def conforms(run: Sequence[Tried]) -> bool:
-    """Nothing failed, and nothing that is about this node is open."""
-    return not any(one.verdict.outcome is Outcome.FAILED or one.verdict.is_open for one in run)
+    """Something was tried, nothing failed, and nothing that is about this node is open."""
+    is_tried = any(one.verdict.outcome is Outcome.PASSED for one in run)
+    return is_tried and not any(one.verdict.outcome is Outcome.FAILED or one.verdict.is_open for one in run)
 
 
 def summary(run: Sequence[Tried]) -> str:
     counts = {outcome: sum(one.verdict.outcome is outcome for one in run) for outcome in Outcome}
     text = ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome)
     if conforms(run):
-        return f"{text}. What was tried holds."
+        return f"{text}. All rules that were tried hold."
     if counts[Outcome.FAILED]:
         return f"{text}. The node does not conform to node-wire.v2."
-    return f"{text}. Nothing failed, but not everything could be tried."
+    if any(one.verdict.is_open for one in run):
+        return f"{text}. Nothing failed, but not everything could be tried."
+    return f"{text}. Nothing was tried."
 
 
 def document(node_id: str, run: Sequence[Tried]) -> dict[str, Any]:

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -13,6 +15,9 @@ import pytest
 
 from actors.kit.table import CHECKS
 from gateway.commands.cli import main
+from gateway.kit.report import Tried, lines
+from tests.actors.kit.broken_nodes import HashesSomethingElse
+from tests.actors.kit.playing import IDENTITY, play_all
 from tests.certificates import write_certificate
 
 CLI = [sys.executable, "-m", "gateway.commands.cli"]
@@ -86,7 +91,6 @@ def test_a_run_without_time_tries_nothing_more(capsys: pytest.CaptureFixture[str
 
 
 def test_our_own_node_is_started_tried_and_ended(tmp_path: Path) -> None:
-    """Over TLS that it does not trust it would not come: without."""
     log = tmp_path / "node.log"
     arguments = ["--json", "--only", "A", "--only", "outcomes-survive-a-crash", "--node-log", str(log)]
     done = subprocess.run(
@@ -123,3 +127,37 @@ def test_with_a_certificate_the_node_is_told_to_use_tls(tmp_path: Path, capsys: 
     pem = str(write_certificate(tmp_path))
     assert main(["node", "check", "--wait", "0.1", "--tls-certificate", pem, "--tls-key", pem]) == 1
     assert "wss://127.0.0.1:" in capsys.readouterr().out
+
+
+# ---- what the documentation says -------------------------------------------------------------------------------------
+
+DOCS = Path(__file__).parents[3] / "docs"
+HOW_TO = (DOCS / "how-to" / "write-a-node.md").read_text()
+
+
+def test_the_how_to_shows_what_the_command_prints_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ((command, shown),) = re.findall(r"```console\n   \$ .venv/bin/heliograph (.*?)\n(.*?)   ```", HOW_TO, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    assert main([*command.split(), "--wait", "0.1"]) == 1
+    printed = capsys.readouterr().out.replace("up to 0.1 s", "up to 300 s")
+    expected = textwrap.dedent(shown).replace(":40001/", ":PORT/")
+    assert re.sub(r":\d+/", ":PORT/", printed).startswith(expected)
+
+
+def test_the_how_to_shows_a_failure_as_it_is_printed() -> None:
+    (shown,) = re.findall(r"```text\n(.*?)   ```", HOW_TO, re.DOTALL)
+    verdicts = play_all(HashesSomethingElse(IDENTITY))
+    told = [Tried(check, verdicts[check.name], 0.0) for check in CHECKS]
+    names = ("waits-for-auth-ok", "manifest-hash")
+    printed = [line for tried in told if tried.check.name in names for line in lines(tried)]
+    assert textwrap.dedent(shown).splitlines() == printed
+
+
+def test_the_reference_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS / "reference" / "commands.md").read_text().partition("## Checking a node")[2].partition("\n## ")[0]
+    with pytest.raises(SystemExit):
+        main(["node", "check", "--help"])
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+    assert options == set(re.findall(r"`(--[a-z-]+)", page))

@@ -24,7 +24,7 @@ from actors.kit.steps import Exited
 from gateway.kit.kit_listener import PATH, KitListener
 from gateway.kit.kit_node import NodeFolder
 
-SHORT = KitSettings(first_dial_s=20.0, patience_s=20.0, heartbeat_ms=300, hold_s=0.2, quiet_s=0.2, away_s=0.5)
+SHORT = KitSettings(first_dial_s=20.0, patience_s=20.0, heartbeat_ms=600, hold_s=0.2, quiet_s=0.2, away_s=0.5)
 
 
 def wall_ms() -> int:

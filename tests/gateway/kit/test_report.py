@@ -23,9 +23,10 @@ def run(*verdicts: Verdict) -> list[Tried]:
 @pytest.mark.parametrize(
     ("verdicts", "holds", "words"),
     [
-        ((PASSED,), True, "1 passed, 0 failed, 0 not tried. What was tried holds."),
-        ((PASSED, LEFT_OUT), True, "1 passed, 0 failed, 1 not tried. What was tried holds."),
+        ((PASSED,), True, "1 passed, 0 failed, 0 not tried. All rules that were tried hold."),
+        ((PASSED, LEFT_OUT), True, "1 passed, 0 failed, 1 not tried. All rules that were tried hold."),
         ((PASSED, FAILED, OPEN), False, "1 passed, 1 failed, 1 not tried. The node does not conform to node-wire.v2."),
+        ((LEFT_OUT,), False, "0 passed, 0 failed, 1 not tried. Nothing was tried."),
         ((PASSED, OPEN), False, "1 passed, 0 failed, 1 not tried. Nothing failed, but not everything could be tried."),
     ],
 )
