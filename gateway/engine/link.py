@@ -60,6 +60,10 @@ class Link(Protocol):
     def state(self) -> LinkState: ...
 
     @property
+    def server_version(self) -> tuple[int, int, int]:
+        """Of the server that was reached last."""
+
+    @property
     def payload_bytes_max(self) -> int:
         """What the server takes in one message, headers included."""
 

@@ -81,6 +81,7 @@ class Ask:
     count_max: int | None = None
     messages: list[Message] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
+    live: Subscription | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -110,7 +111,14 @@ class Disinterest:
     interest: Interest
 
 
-Outgoing: TypeAlias = Ask | Published | Interest | Disinterest
+@dataclass(slots=True, eq=False)
+class Unsubscribe:
+    """The same for one that a question had for its answers."""
+
+    live: Subscription
+
+
+Outgoing: TypeAlias = Ask | Published | Interest | Disinterest | Unsubscribe
 
 
 class NatsThread:
@@ -285,7 +293,11 @@ class NatsThread:
                         if self._client is not None:
                             await self._begin(self._client, interest)
                     case Disinterest(interest):
-                        await self._forget(interest)
+                        self._interests.remove(interest)
+                        if interest.live is not None:
+                            await self._unsubscribe(interest.live)
+                    case Unsubscribe(live):
+                        await self._unsubscribe(live)
 
     def _is_able(self) -> bool:
         return self._client is not None and self._client.pending_data_size < self._settings.unsent_bytes_max
@@ -298,9 +310,27 @@ class NatsThread:
         token = f"{self._asked_ever:x}"
         self._asked[token] = ask
         ask.timer = asyncio.get_running_loop().call_later(ask.timeout_s, self._give_up, token, NoAnswer.TIMED_OUT)
-        problem = await self._send(ask.subject, ask.data, ask.headers, f"{self._inbox}.{token}")
+        reply = f"{self._inbox}.{token}"
+        problem = None
+        if ask.count_max is not None:
+            # What a consumer sends has its own subject, not that of the inbox: only the subscription tells whose it is.
+            reply = f"{self._inbox}.all.{token}"
+            problem = await self._listen(ask, token, reply)
+        problem = problem or await self._send(ask.subject, ask.data, ask.headers, reply)
         if problem is not None:
             self._give_up(token, problem)
+
+    async def _listen(self, ask: Ask, token: str, reply: str) -> NoAnswer | None:
+        assert self._client is not None
+
+        async def arrived(msg: Msg) -> None:
+            self._take_answer(token, msg)
+
+        try:
+            ask.live = await self._client.subscribe(reply, cb=arrived)
+        except nats.errors.Error:
+            return NoAnswer.NOT_SENT
+        return None
 
     async def _send(self, subject: str, data: bytes, headers: Mapping[str, str], reply: str = "") -> NoAnswer | None:
         assert self._client is not None
@@ -326,16 +356,16 @@ class NatsThread:
         with contextlib.suppress(nats.errors.ConnectionClosedError):  # the next life begins with it
             interest.live = await client.subscribe(interest.subject, interest.queue, arrived)
 
-    async def _forget(self, interest: Interest) -> None:
-        self._interests.remove(interest)
-        if interest.live is not None:
-            with contextlib.suppress(nats.errors.Error):
-                await interest.live.unsubscribe()
+    async def _unsubscribe(self, live: Subscription) -> None:
+        with contextlib.suppress(nats.errors.Error):  # it ended with its connection
+            await live.unsubscribe()
 
     # ── answers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _answered(self, msg: Msg) -> None:
-        token = msg.subject[len(self._inbox) + 1 :]
+        self._take_answer(msg.subject[len(self._inbox) + 1 :], msg)
+
+    def _take_answer(self, token: str, msg: Msg) -> None:
         ask = self._asked.get(token)
         if ask is None:  # too late
             return
@@ -355,6 +385,9 @@ class NatsThread:
         if ask is not None:
             if ask.timer is not None:
                 ask.timer.cancel()
+            if ask.live is not None:
+                self.outgoing.append(Unsubscribe(ask.live))
+                self._has_work.set()
             self._hand_over(ask.then, answer)
 
     def _lose_all(self) -> None:

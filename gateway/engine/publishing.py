@@ -1,0 +1,138 @@
+"""Publishing one thing until it is known what became of it: a unit of appends, tombstones, a snapshot.
+
+Each attempt is the same messages, compare-and-set; the answers are judged by `jetstream_rules`, and what follows from
+them is up to `attempt_rules`. Here is the waiting, and the one look that decides an unknown outcome: the first run
+behind where ours would be is either ours or somebody else's, and all messages of an atomic batch share its fate.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+import trio
+from ulid import ULID
+
+from actors.log.store import RefusalReason, StoreFailedError, UnreadableError
+from gateway.engine.asking import ask_all
+from gateway.engine.attempt_rules import REFUSED_S, Again, Attempts, End
+from gateway.engine.jetstream_rules import API, NO_STREAM, Judged, Verdict, judge
+from gateway.engine.link import Link
+from gateway.engine.nats_reads import Reads
+from gateway.engine.nats_runs import Names, Stored, versions_of
+from gateway.engine.settings import EngineSettings
+from gateway.engine.unit_rules import Outgoing, in_stream
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where one of the messages goes, if its subject is that of a stream's runs."""
+
+    position: int
+    stream: str
+    expected_seq: int
+    expected_version: int
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """Messages that land together."""
+
+    id: str
+    messages: Sequence[Outgoing]
+    targets: Sequence[Target]  # where its fate can be read; none: it is not worth knowing
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    last_seq: int
+
+
+class Missed(Enum):
+    """It did not land, and never will; or nobody can say any more."""
+
+    CONFLICT = auto()
+    OUT_OF_SIGHT = auto()  # what is behind the expected sequence was compacted away, ours perhaps with it
+
+
+Outcome = Landed | Missed | RefusalReason
+
+
+@dataclass(slots=True)
+class Publishing:
+    link: Link
+    reads: Reads
+    names: Names
+    limits: EngineSettings
+    unknown_outcomes: int = field(default=0, init=False)  # attempts of which nobody knew at first what became of them
+
+    async def publish(self, *flights: Flight) -> list[Outcome]:
+        """All at once; how each of them ended. Raises `StoreFailedError` where the log is not ours."""
+        now_s = trio.current_time()
+        judged = await self._try_all(flights)
+        return [await self._settle(flight, first, now_s) for flight, first in zip(flights, judged, strict=True)]
+
+    async def _try_all(self, flights: Sequence[Flight]) -> list[Judged]:
+        lasts = []
+        for flight in flights:
+            *others, last = in_stream(flight.messages, self.names.log, str(ULID()))
+            for message in others:
+                self.link.publish(*message)
+            lasts.append(last)
+        answers = await ask_all(self.link, lasts, self.limits.attempt_s_max)
+        return [judge(answer, self.names.log) for answer in answers]
+
+    async def _settle(self, flight: Flight, judged: Judged, began_s: float) -> Outcome:
+        attempts = Attempts(began_s, self.limits.append_patience_s)
+        while True:
+            self.unknown_outcomes += judged.verdict is Verdict.UNKNOWN
+            step = attempts.after(judged.verdict, trio.current_time())
+            match step:
+                case End.LANDED:
+                    return Landed(judged.seq)
+                case End.CONFLICT:
+                    return Missed.CONFLICT
+                case End.FOREIGN:
+                    raise StoreFailedError(f"what takes our appends is not our log (code {judged.code})")
+                case RefusalReason():
+                    if step is RefusalReason.UNREACHABLE:
+                        await self._check_there()
+                    return step
+                case Again(wait_s):
+                    pass
+                case _:
+                    outcome = await self._look(flight)
+                    if outcome is not None:
+                        return outcome
+                    wait_s = REFUSED_S
+            await trio.sleep(random.uniform(*wait_s))
+            [judged] = await self._try_all([flight])
+
+    async def _look(self, flight: Flight) -> Landed | Missed | None:
+        """Somebody has written to one of the subjects: we, or another. None: whoever says so is not up to date."""
+        if not flight.targets:
+            return Missed.OUT_OF_SIGHT
+        for target in flight.targets:
+            try:
+                behind = await self.reads.behind(target.stream, target.expected_seq)
+            except UnreadableError:
+                return None
+            if behind is not None:
+                if behind.id == flight.id:
+                    return Landed(behind.seq + len(flight.messages) - 1 - target.position)
+                return Missed.CONFLICT if _is_next(behind, target) else Missed.OUT_OF_SIGHT
+        return None
+
+    async def _check_there(self) -> None:
+        """Nobody takes appends. That there is no log is another matter than that nobody is there."""
+        answer = await self.link.request(f"{API}STREAM.INFO.{self.names.log}", timeout_s=self.limits.read_s_max)
+        if judge(answer, self.names.log).code == NO_STREAM:
+            raise StoreFailedError("the log is gone from JetStream")
+
+
+def _is_next(behind: Stored, target: Target) -> bool:
+    """Whether nothing can have been between this and what was expected."""
+    try:
+        return versions_of(behind)[0] == target.expected_version + 1 and not behind.is_tombstone
+    except UnreadableError:
+        return False
