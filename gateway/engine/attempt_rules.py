@@ -17,7 +17,7 @@ from gateway.engine.jetstream_rules import Verdict
 BUSY_S = (0.005, 0.020)  # until the same is tried again: somewhere in between
 NOT_TAKEN_S = (0.05, 0.1)
 REFUSED_S = (0.5, 1.0)  # of one that cannot be refused any more
-AT_ONCE = (0.0, 0.0)
+UNKNOWN_S = (0.001, 0.005)  # after an attempt that has taken its time already
 
 
 class End(Enum):
@@ -56,7 +56,7 @@ class Attempts:
                 return End.LOOK if self.is_unknown else End.CONFLICT
             case Verdict.UNKNOWN:
                 self.is_unknown = True
-                return Again(AT_ONCE)
+                return Again(UNKNOWN_S)
             case Verdict.BUSY:
                 return RefusalReason.STORE_ERROR if is_over else Again(BUSY_S)
             case Verdict.NOT_TAKEN:

@@ -1,8 +1,9 @@
-"""Cutting history on JetStream: the snapshot records up to where, then the runs below are purged.
+"""Cutting history on JetStream: runs are purged, and the snapshot records up to where events are gone.
 
 Never the last run: an empty subject would be at sequence 0 again, and an owner from before could write to it. So what
-is left may reach below the cut, and readers leave that out. Between the two steps somebody may crash: the cut holds,
-and the next one purges. Forgotten streams lose their tombstones after a day, when no owner from before is left.
+is left may reach below the cut, and readers leave that out. Purging comes first, because a log that is full takes no
+snapshot any more: if nothing more happens, the next round records the cut. Forgotten streams lose their tombstones
+after a day, when no owner from before is left.
 
 Which events may go is up to `compaction_rules`. Streams are read several at a time, beside the appends; only recording
 a cut takes its turn among them.
@@ -85,10 +86,10 @@ class Compaction:
             if kept is not None and kept.cut < kept.snapshot.version:
                 cut = await self._look_for_cut(stream, found, kept, bounds)
                 if cut.removed:
-                    if not await self._record_cut(stream, kept, cut.version):
-                        return False  # its owner has written a snapshot meanwhile: next time
                     await self._purge(stream, cut.keep_seq)
                     self._removed += cut.removed
+                    if not await self._record_cut(stream, kept, cut.version):
+                        return False  # its owner has written a snapshot meanwhile, or there is no room: next time
                 if not cut.is_all:
                     continue
                 if cut.version < kept.snapshot.version:
@@ -120,7 +121,7 @@ class Compaction:
             seq = page[-1].seq + 1
 
     async def _purge(self, stream: str, keep_seq: int) -> None:
-        """If nobody answers, the next cut takes these with it."""
+        """If nobody answers, a later round takes these with it."""
         request = msgspec.json.encode({"filter": self._names.runs_of(stream), "seq": keep_seq})
         subject = f"{API}STREAM.PURGE.{self._names.log}"
         await self._link.request(subject, request, timeout_s=self._limits.read_s_max)

@@ -96,9 +96,9 @@ class Reads:
         )
         return snapshot, last
 
-    async def behind(self, stream: str, seq: int) -> Stored | None:
-        """The first run behind this sequence."""
-        [found] = await self.ask({"seq": seq + 1, "next_by_subj": self._names.runs_of(stream)})
+    async def behind(self, subject: str, seq: int) -> Stored | None:
+        """The first message at a subject behind this sequence."""
+        [found] = await self.ask({"seq": seq + 1, "next_by_subj": subject})
         return found
 
     async def ask(self, *requests: dict[str, Any]) -> list[Stored | None]:

@@ -44,7 +44,7 @@ _HEADS_AT_ONCE = 32  # read at the same time
 class Request:
     """Something asked of the writer: an append, or other work to be done between rounds. Answered exactly once."""
 
-    __slots__ = ("answer", "blind_events", "parts", "size_bytes", "then", "work")
+    __slots__ = ("answer", "blind_events", "parts", "size_bytes", "streams", "then", "work")
 
     def __init__(
         self,
@@ -59,10 +59,8 @@ class Request:
         self.work = work
         self.size_bytes = sum([part.size_bytes for part in parts]) + sum([len(data) for _, data in blind_events])
         self.answer: object = None
-
-    @property
-    def streams(self) -> set[str]:
-        return {part.stream for part in self.parts} | {stream for stream, _ in self.blind_events}
+        self.streams = {part.stream for part in parts}
+        self.streams.update([stream for stream, _ in blind_events])
 
     @property
     def is_one_message(self) -> bool:
@@ -79,7 +77,8 @@ class Taken:
     def flight(self, publishing: Publishing) -> Flight:
         unit_id, targets, position = str(ULID()), [], 0
         for stream, draft in self.unit.drafts.items():
-            targets.append(Target(position, stream, draft.head.seq, draft.head.version))
+            subject = publishing.names.runs_of(stream)
+            targets.append(Target(position, subject, draft.head.seq, draft.head.version + 1))
             position += 1 if draft.snapshot is None else 2
         return Flight(unit_id, self.unit.outgoing(publishing.names, unit_id), targets)
 
@@ -233,7 +232,8 @@ class Writer:
 
     async def _add(self, unit: Unit, request: Request) -> Appended | Conflict | RefusalReason | None:
         while True:
-            troubles = await self._read_heads([stream for stream in request.streams if stream not in self.known])
+            unknown = [stream for stream in request.streams if stream not in self.known]
+            troubles = await self._read_heads(unknown) if unknown else None
             if troubles:
                 return next(iter(troubles.values()))
             answer = unit.add(request.parts, request.blind_events, self.known)
@@ -360,7 +360,7 @@ class Writer:
                 continue
             head = Head(last.seq)
             head.snapshot_seq = 0 if snapshot is None else snapshot.seq
-            targets.append(Target(len(messages), stream, last.seq, 0))
+            targets.append(Target(len(messages), last.subject, last.seq))
             messages += tombstones(self._publishing.names, stream, head, unit_id)
         return Flight(unit_id, messages, targets) if messages else None
 
@@ -369,7 +369,8 @@ class Writer:
         unit_id = str(ULID())
         body = snapshot_body(kept.snapshot, kept.through, cut, list(kept.open_items))
         message = Outgoing(self._publishing.names.snapshot_of(stream), body, snapshot_headers(unit_id, kept.seq))
-        [outcome] = await self._publishing.publish(Flight(unit_id, [message], []))
+        flight = Flight(unit_id, [message], [Target(0, message.subject, kept.seq)])
+        [outcome] = await self._publishing.publish(flight)
         known = self.known.get(stream)
         if isinstance(outcome, Landed) and known is not None and known.snapshot_seq == kept.seq:
             known.snapshot_seq, known.cut = outcome.last_seq, cut

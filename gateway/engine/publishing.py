@@ -26,12 +26,12 @@ from gateway.engine.unit_rules import Outgoing, in_stream
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where one of the messages goes, if its subject is that of a stream's runs."""
+    """Where one of the messages goes."""
 
     position: int
-    stream: str
+    subject: str
     expected_seq: int
-    expected_version: int
+    next_version: int | None = None  # with which a run behind the expected one begins, if this is a run
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +40,7 @@ class Flight:
 
     id: str
     messages: Sequence[Outgoing]
-    targets: Sequence[Target]  # where its fate can be read; none: it is not worth knowing
+    targets: Sequence[Target]  # where its fate can be read: at least one
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Missed(Enum):
     """It did not land, and never will; or nobody can say any more."""
 
     CONFLICT = auto()
-    OUT_OF_SIGHT = auto()  # what is behind the expected sequence was compacted away, ours perhaps with it
+    OUT_OF_SIGHT = auto()  # what was behind the expected sequence is gone by now, ours perhaps with it
 
 
 Outcome = Landed | Missed | RefusalReason
@@ -110,11 +110,9 @@ class Publishing:
 
     async def _look(self, flight: Flight) -> Landed | Missed | None:
         """Somebody has written to one of the subjects: we, or another. None: whoever says so is not up to date."""
-        if not flight.targets:
-            return Missed.OUT_OF_SIGHT
         for target in flight.targets:
             try:
-                behind = await self.reads.behind(target.stream, target.expected_seq)
+                behind = await self.reads.behind(target.subject, target.expected_seq)
             except UnreadableError:
                 return None
             if behind is not None:
@@ -133,6 +131,6 @@ class Publishing:
 def _is_next(behind: Stored, target: Target) -> bool:
     """Whether nothing can have been between this and what was expected."""
     try:
-        return versions_of(behind)[0] == target.expected_version + 1 and not behind.is_tombstone
+        return versions_of(behind)[0] == target.next_version and not behind.is_tombstone
     except UnreadableError:
         return False

@@ -215,15 +215,6 @@ class Unit:
                 seq += 1
             draft.land(run_seq, None if draft.snapshot is None else seq)
 
-    def last_seq_if(self, stream: str, run_seq: int) -> int:
-        """The sequence of the last message, if this stream's run has that one."""
-        position = 0
-        for name, draft in self.drafts.items():
-            if name == stream:
-                return run_seq + self.messages - 1 - position
-            position += 1 if draft.snapshot is None else 2
-        raise KeyError(stream)
-
 
 def _sizes(parts: Sequence[Part], blind_events: BlindEvents) -> Iterator[tuple[str, int]]:
     for part in parts:

@@ -49,9 +49,9 @@ LIMITS = LogLimits(batch_appends_max=3, known_versions_max=2, compact_events_max
 class TrioThread:
     """A trio run in a thread of its own, for tests that are not async."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: trio.abc.Clock | None = None) -> None:
         self._is_up = threading.Event()
-        self._thread = threading.Thread(target=trio.run, args=(self._run,))
+        self._thread = threading.Thread(target=partial(trio.run, clock=clock), args=(self._run,))
         self._thread.start()
         self._is_up.wait(10)
 
@@ -157,10 +157,10 @@ _RIDERS = st.lists(st.tuples(st.sampled_from(STREAMS), st.binary(max_size=40)), 
 class LogMachine(RuleBasedStateMachine):
     """What happens to a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: trio.abc.Clock | None = None) -> None:
         super().__init__()
         self.model = Model()
-        self.loop = TrioThread()
+        self.loop = TrioThread(clock)
         self.store: LogStore = self.loop.call(self.open_store)
 
     async def open_store(self) -> LogStore:
@@ -307,7 +307,7 @@ class NatsMachine(LogMachine):
             trio.run(self.server.start)
 
 
-class TestNatsLog(NatsMachine.TestCase):  # type: ignore[name-defined, misc]
+class TestNatsLog(NatsMachine.TestCase):  # type: ignore[valid-type, misc]
     settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
 
     @pytest.fixture(autouse=True)
