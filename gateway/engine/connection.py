@@ -59,14 +59,18 @@ class Connection:
     async def open(cls, settings: ConnectionSettings) -> "Connection":
         """Connect. Raises `NotConnectedError`."""
         connection = cls(settings)
-        with trio.move_on_after(settings.open_s_max):
-            while connection.state is LinkState.DOWN:
-                await connection._has_changed.wait()
-        if connection.state is not LinkState.UP:
+        state = LinkState.DOWN
+        try:
+            with trio.move_on_after(settings.open_s_max):
+                while connection.state is LinkState.DOWN:
+                    await connection._has_changed.wait()
             state = connection.state
-            await connection.aclose()
-            if state is LinkState.REFUSED:
-                raise NotConnectedError("NATS refuses the credentials: see engine.credentials")
+        finally:
+            if state is not LinkState.UP:
+                await connection.aclose()
+        if state is LinkState.REFUSED:
+            raise NotConnectedError("NATS refuses the credentials: see engine.credentials")
+        if state is LinkState.DOWN:
             raise NotConnectedError(f"no NATS server answered within {settings.open_s_max:g} s: see engine.url")
         return connection
 

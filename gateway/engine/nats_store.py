@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import trio
 
@@ -80,7 +80,7 @@ class NatsStore:
         self._stop_following = link.follow(self._link_changed)
         trio.lowlevel.spawn_system_task(self._write)
 
-    async def __aenter__(self) -> "NatsStore":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

@@ -254,6 +254,9 @@ class NatsThread:
             self._is_refused = "authorization" in str(error).lower()
             await self._close(client)
             return None
+        except asyncio.CancelledError:  # uvloop does not close with a socket left open
+            await self._close(client)
+            raise
         self._is_refused = False
         return client
 

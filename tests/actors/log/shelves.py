@@ -86,8 +86,10 @@ class ShelvedNatsStore(NatsStore):
     link: Connection
 
     async def close(self) -> None:
-        await super().close()
-        await self.link.aclose()
+        try:
+            await super().close()
+        finally:
+            await self.link.aclose()
 
 
 class NatsShelf:

@@ -240,6 +240,19 @@ async def test_closing_ends_the_thread_and_answers_whoever_waits(server: ServerR
     assert threading.active_count() <= before + 1  # trio's worker that waited for it
 
 
+async def test_giving_up_on_a_server_that_says_nothing_ends_the_thread() -> None:
+    with trio.fail_after(TEST_S_MAX):
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        port = listener.socket.getsockname()[1]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Connection.open, ConnectionSettings((f"nats://127.0.0.1:{port}",)))
+            silent = await listener.accept()
+            nursery.cancel_scope.cancel()
+        await silent.aclose()
+        await listener.aclose()
+    assert not [thread for thread in threading.enumerate() if thread.name == "heliograph-nats"]
+
+
 async def test_what_is_published_last_still_leaves(server: ServerRun, link: Connection) -> None:
     heard: list[bytes] = []
     all_heard = trio.Event()
