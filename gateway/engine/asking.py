@@ -1,11 +1,14 @@
 """Several things at once, for a task that waits for all of them."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import trio
 
 from gateway.engine.link import NO_HEADERS, Answer, Link, NoAnswer
+
+_T = TypeVar("_T")
 
 
 async def ask_all(
@@ -33,6 +36,11 @@ async def ask_all(
 def plain(subject: str, data: bytes) -> tuple[str, bytes, Mapping[str, str]]:
     """A question without headers."""
     return subject, data, NO_HEADERS
+
+
+def batched(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
+    """As many at a time."""
+    return (items[begin : begin + size] for begin in range(0, len(items), size))
 
 
 async def each_of(items: Iterable[str], work: Callable[[str], Awaitable[None]], at_once: int) -> None:

@@ -24,11 +24,12 @@ NOT_FOUND = 10037  # no such message
 NO_STREAM = 10059
 _MOVED = 10071  # wrong last sequence
 _FULL = frozenset({10077, 10047, 10023, 10028})  # no room: in the stream, on disk, at all, in memory
+NOT_NOW = frozenset({10008, 10009})  # JetStream, or the stream, has no leader right now
 _BUSY = frozenset(
     {
         10164,  # wrong last sequence, without a number: another message for this subject is in process on the leader
         10176,  # the batch is incomplete: a part of it went to another leader, or came too late
-        10008,  # JetStream has no leader right now
+        *NOT_NOW,
         10118,  # the stream is offline
     }
 )
@@ -162,6 +163,15 @@ def api_answer(answer: Answer) -> dict[str, Any] | ReadProblem | None:
     except msgspec.MsgspecError:
         return ReadProblem.FOREIGN
     return said if error is None else _problem_of(error)
+
+
+def api_code(answer: Message) -> int:
+    """Of the error that the API answers with; 0: it is none."""
+    try:
+        said = msgspec.json.decode(answer.data, type=_Ack)
+    except msgspec.MsgspecError:
+        return 0
+    return 0 if said.error is None else said.error.err_code
 
 
 def _problem_of(error: _Error | None) -> ReadProblem | None:

@@ -15,6 +15,7 @@ from ulid import ULID
 
 from actors.log.store import Recorded, StoreFailedError, UnreadableError
 from gateway.engine.asking import ask_all, plain
+from gateway.engine.attempt_rules import STALE_S
 from gateway.engine.fold_rules import Found, Missing, Torn, assemble, follows, may_begin
 from gateway.engine.jetstream_rules import API, ReadProblem, api_answer, collected, delivered, got
 from gateway.engine.link import Link, NoAnswer
@@ -44,12 +45,19 @@ class Reads:
 
     # ── streams ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def find(self, stream: str) -> Found:
-        """The stream as it is now. Raises `UnreadableError`, and `StoreFailedError` where there is no log."""
-        return await self._until(partial(self._find_once, stream))
+    async def find(self, stream: str, since_seq: int = 0) -> Found:
+        """The stream as it is now. Raises `UnreadableError`, and `StoreFailedError` where there is no log.
 
-    async def _find_once(self, stream: str) -> Found | None:
+        Of a stream that was at `since_seq` already, an earlier state is only believed when it is said for a while: the
+        server that says so may be one that was stopped, and does not know yet that others are ahead of it.
+        """
+        stale_until_s = trio.current_time() + STALE_S
+        return await self._until(partial(self._find_once, stream, since_seq, stale_until_s))
+
+    async def _find_once(self, stream: str, since_seq: int, stale_until_s: float) -> Found | None:
         snapshot, last = await self.ends(stream)
+        if since_seq > (0 if last is None else last.seq) and trio.current_time() < stale_until_s:
+            return None
         found = assemble(snapshot, last)
         if isinstance(found, Missing):
             found = assemble(snapshot, last, await self._span(stream, found.first_seq, found.before_seq))
@@ -96,10 +104,9 @@ class Reads:
         )
         return snapshot, last
 
-    async def behind(self, subject: str, seq: int) -> Stored | None:
-        """The first message at a subject behind this sequence."""
-        [found] = await self.ask({"seq": seq + 1, "next_by_subj": subject})
-        return found
+    async def behind(self, places: Sequence[tuple[str, int]]) -> list[Stored | None]:
+        """The first message at each subject behind its sequence."""
+        return await self.ask(*[{"seq": seq + 1, "next_by_subj": subject} for subject, seq in places])
 
     async def ask(self, *requests: dict[str, Any]) -> list[Stored | None]:
         """What the leader has, each or None."""

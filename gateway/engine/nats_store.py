@@ -179,7 +179,7 @@ class NatsStore:
 
     async def load(self, stream: str) -> Loaded:
         self._check_usable()
-        found = await self._read(self._reads.find(stream))
+        found = await self._read(self._reads.find(stream, self._writer.seq_of(stream)))
         self._writer.learn(stream, found.head)
         return found.loaded(stream)
 

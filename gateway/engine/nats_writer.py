@@ -102,6 +102,7 @@ class Writer:
         self._queue: deque[Request] = deque()
         self._in_hand: Sequence[Request] = ()
         self._confirmed: set[str] = set()  # streams whose head was right in this round
+        self._was_at: dict[str, int] = {}  # sequences of heads that are to be read anew in this round
         self._wake = trio.Event()
         self._is_closing = False
         self._scope = trio.CancelScope()
@@ -125,6 +126,11 @@ class Writer:
         known = self.known.get(stream)
         if known is None or known.seq < head.seq:
             self.known[stream] = head
+
+    def seq_of(self, stream: str) -> int:
+        """Where it was when it was read or written last; 0 if that is not known."""
+        known = self.known.get(stream)
+        return 0 if known is None else known.seq
 
     def fail(self, failure: StoreFailedError) -> None:
         """Stop for good: nobody is told anything but that."""
@@ -190,6 +196,7 @@ class Writer:
 
     def _begin_round(self) -> None:
         self._confirmed.clear()
+        self._was_at.clear()
         if len(self.known) > self._log_limits.known_versions_max:
             self.known.clear()
 
@@ -303,7 +310,9 @@ class Writer:
 
     def _forget_heads(self, streams: Iterable[str]) -> None:
         for stream in streams:
-            self.known.pop(stream, None)
+            known = self.known.pop(stream, None)
+            if known is not None:
+                self._was_at[stream] = known.seq
             self._confirmed.discard(stream)
 
     async def _know(self, requests: Iterable[Request]) -> None:
@@ -317,7 +326,7 @@ class Writer:
 
         async def read(stream: str) -> None:
             try:
-                self.known[stream] = (await self._reads.find(stream)).head
+                self.known[stream] = (await self._reads.find(stream, self._was_at.pop(stream, 0))).head
                 self._confirmed.add(stream)
             except UnreachableError:
                 troubles[stream] = RefusalReason.UNREACHABLE

@@ -16,13 +16,16 @@ from ulid import ULID
 from gateway.engine.jetstream_rules import (
     API,
     EXPECTED_SEQ,
+    NO_STREAM,
+    NOT_NOW,
     ReadProblem,
     Verdict,
     api_answer,
+    api_code,
     got,
     judge,
 )
-from gateway.engine.link import Link, NoAnswer
+from gateway.engine.link import Link, Message
 from gateway.engine.nats_runs import Names, Stored
 from gateway.engine.objects_rules import (
     CONFIG,
@@ -93,30 +96,42 @@ class Objects:
     async def _made(self, config: dict[str, Any]) -> dict[str, Any]:
         """As it is now: made by us, or found."""
         name = config["name"]
-        found = await self._config_of(name)
-        while found is None:
-            # Refused if somebody else was faster, and also if it is not possible at all: looking tells.
-            said = await self._ask(f"STREAM.CREATE.{name}", config)
-            found = said["config"] if isinstance(said, dict) else await self._config_of(name)
-            if found is None:
+        began_s = trio.current_time()
+        while True:
+            found = await self._config_of(name)
+            if found is not None:
+                return found
+            # Refused if somebody else is faster, if the servers have not found each other yet, and if it cannot be.
+            code = api_code(await self._ask(f"STREAM.CREATE.{name}", config))
+            if code and trio.current_time() - began_s >= self._settings.append_patience_s:
                 remedy = (
-                    f"is there room for {config['num_replicas']} replicas? See `nats stream add {name}`, or its log"
+                    f"is there room for {config['num_replicas']} replicas? See the servers' logs, or `nats stream add`"
                 )
-                raise NotReadyError([Problem(f"NATS does not make {name}", remedy)])
-        return found
+                raise NotReadyError([Problem(f"NATS does not make {name} (code {code})", remedy)])
+            if code:
+                await trio.sleep(random.uniform(*_AGAIN_S))
 
     async def _config_of(self, name: str) -> dict[str, Any] | None:
-        said = await self._ask(f"STREAM.INFO.{name}", None)
-        return said["config"] if isinstance(said, dict) else None
+        """None: there is no such stream."""
+        answer = await self._ask(f"STREAM.INFO.{name}", None)
+        code = api_code(answer)
+        if code == NO_STREAM:
+            return None
+        said = api_answer(answer)
+        if not isinstance(said, dict) or "config" not in said:
+            remedy = "is JetStream enabled for this account, and may its users ask for $JS.API.>?"
+            raise NotReadyError([Problem(f"NATS does not describe {name} (code {code})", remedy)])
+        config: dict[str, Any] = said["config"]
+        return config
 
-    async def _ask(self, subject: str, request: object) -> dict[str, Any] | ReadProblem | None:
-        """What the API says: until somebody does."""
+    async def _ask(self, subject: str, request: object) -> Message:
+        """What the API says: until somebody says something other than that it is not able to."""
         data = b"" if request is None else msgspec.json.encode(request)
         began_s = trio.current_time()
         while True:
             answer = await self._link.request(API + subject, data, timeout_s=self._settings.read_s_max)
-            if not isinstance(answer, NoAnswer):
-                return api_answer(answer)
+            if isinstance(answer, Message) and api_code(answer) not in NOT_NOW:
+                return answer
             if trio.current_time() - began_s >= self._settings.append_patience_s:
                 problem = Problem("JetStream does not answer", "is it enabled on the servers, and for this account?")
                 raise NotReadyError([problem])

@@ -1,7 +1,7 @@
 """Publishing one thing until it is known what became of it: a unit of appends, tombstones, a snapshot.
 
 Each attempt is the same messages, compare-and-set; the answers are judged by `jetstream_rules`, and what follows from
-them is up to `attempt_rules`. Here is the waiting, and the one look that decides an unknown outcome: the first run
+them is up to `attempt_rules`. Here is the waiting, and the one look that decides what became of it: the first run
 behind where ours would be is either ours or somebody else's, and all messages of an atomic batch share its fate.
 """
 
@@ -14,14 +14,16 @@ import trio
 from ulid import ULID
 
 from actors.log.store import RefusalReason, StoreFailedError, UnreadableError
-from gateway.engine.asking import ask_all
-from gateway.engine.attempt_rules import REFUSED_S, Again, Attempts, End
+from gateway.engine.asking import ask_all, batched
+from gateway.engine.attempt_rules import Again, Attempts, End
 from gateway.engine.jetstream_rules import API, NO_STREAM, Judged, Verdict, judge
 from gateway.engine.link import Link
 from gateway.engine.nats_reads import Reads
 from gateway.engine.nats_runs import Names, Stored, versions_of
 from gateway.engine.settings import EngineSettings
 from gateway.engine.unit_rules import Outgoing, in_stream
+
+_LOOKS_AT_ONCE = 64  # subjects that are looked at together
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,38 +89,40 @@ class Publishing:
         while True:
             self.unknown_outcomes += judged.verdict is Verdict.UNKNOWN
             step = attempts.after(judged.verdict, trio.current_time())
+            if step is End.LOOK:
+                seen = await self._look(flight)
+                if seen is not None:
+                    return seen
+                step = attempts.saw_nothing(trio.current_time())
             match step:
+                case Again(wait_s):
+                    await trio.sleep(random.uniform(*wait_s))
+                    [judged] = await self._try_all([flight])
                 case End.LANDED:
                     return Landed(judged.seq)
-                case End.CONFLICT:
-                    return Missed.CONFLICT
                 case End.FOREIGN:
                     raise StoreFailedError(f"what takes our appends is not our log (code {judged.code})")
-                case RefusalReason():
-                    if step is RefusalReason.UNREACHABLE:
-                        await self._check_there()
+                case RefusalReason.UNREACHABLE:
+                    await self._check_there()
                     return step
-                case Again(wait_s):
-                    pass
+                case RefusalReason():
+                    seen = await self._look(flight)  # whoever refuses it may not be the only one who was asked
+                    return seen if isinstance(seen, Landed) else step
                 case _:
-                    outcome = await self._look(flight)
-                    if outcome is not None:
-                        return outcome
-                    wait_s = REFUSED_S
-            await trio.sleep(random.uniform(*wait_s))
-            [judged] = await self._try_all([flight])
+                    return Missed.CONFLICT
 
     async def _look(self, flight: Flight) -> Landed | Missed | None:
-        """Somebody has written to one of the subjects: we, or another. None: whoever says so is not up to date."""
-        for target in flight.targets:
+        """Somebody has written to one of the subjects: we, or another. None: nobody is seen there."""
+        for some in batched(flight.targets, _LOOKS_AT_ONCE):
             try:
-                behind = await self.reads.behind(target.subject, target.expected_seq)
+                seen = await self.reads.behind([(target.subject, target.expected_seq) for target in some])
             except UnreadableError:
                 return None
-            if behind is not None:
-                if behind.id == flight.id:
+            for target, behind in zip(some, seen, strict=True):
+                if behind is not None and behind.id == flight.id:
                     return Landed(behind.seq + len(flight.messages) - 1 - target.position)
-                return Missed.CONFLICT if _is_next(behind, target) else Missed.OUT_OF_SIGHT
+                if behind is not None:
+                    return Missed.CONFLICT if _is_next(behind, target) else Missed.OUT_OF_SIGHT
         return None
 
     async def _check_there(self) -> None:

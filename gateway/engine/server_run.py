@@ -17,6 +17,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -48,13 +49,27 @@ def server_binary() -> Path:
     return Path(found)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """In a cluster: which of these ports is ours."""
+
+    number: int
+    ports: tuple[int, ...]
+
+    @property
+    def configuration(self) -> dict[str, object]:
+        routes = [f"nats-route://127.0.0.1:{port}" for port in self.ports if port != self.ports[self.number]]
+        return {"name": "heliograph", "listen": f"127.0.0.1:{self.ports[self.number]}", "routes": routes}
+
+
 class ServerRun:
     """A server and its folder. `start` after `stop` or `kill` finds what was there, at the same address."""
 
-    def __init__(self, folder: Path, jetstream_bytes_max: int = _BYTES_MAX) -> None:
+    def __init__(self, folder: Path, jetstream_bytes_max: int = _BYTES_MAX, place: Place | None = None) -> None:
         self.token = secrets.token_urlsafe(24)
         self._folder = folder
         self._bytes_max = jetstream_bytes_max
+        self._place = place
         self._port = -1  # any that is free
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -98,11 +113,13 @@ class ServerRun:
 
     def _configuration(self) -> str:
         # The format is its own, and takes JSON.
+        cluster = {} if self._place is None else {"cluster": self._place.configuration}
         return json.dumps(
             {
                 "host": "127.0.0.1",
                 "port": self._port,
-                "server_name": "heliograph",
+                "server_name": f"heliograph-{0 if self._place is None else self._place.number}",
+                **cluster,
                 "ports_file_dir": str(self._folder),
                 "authorization": {"token": self.token},
                 "jetstream": {

@@ -97,8 +97,8 @@ class NatsShelf:
 
     _shelves = count()
 
-    def __init__(self, server: ServerRun) -> None:
-        self.server = server
+    def __init__(self, *servers: ServerRun) -> None:
+        self.servers = servers
         self.names = Names(f"t{next(self._shelves)}")
         self.engine = EngineSettings(
             prefix=self.names.prefix, replicas=1, log_bytes_max=2**24, bucket_bytes_max=2**20, sync_is_always=True
@@ -106,7 +106,8 @@ class NatsShelf:
         self.now_s = time.time
 
     async def connect(self) -> Connection:
-        return await Connection.open(ConnectionSettings((self.server.url,), token=self.server.token))
+        urls = tuple(server.url for server in self.servers)
+        return await Connection.open(ConnectionSettings(urls, token=self.servers[0].token, redial_s=0.05))
 
     async def open(self, limits: LogLimits = DEFAULT_LIMITS) -> ShelvedNatsStore:
         link = await self.connect()

@@ -8,8 +8,9 @@ import base64
 import fnmatch
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import trio
@@ -27,6 +28,16 @@ class Fault(Enum):
     LATE = auto()  # nobody hears of it, and it lands after the next one
 
 
+@dataclass(frozen=True)
+class LandsBut:
+    """It lands, and a leader that is none any more is faster to refuse it."""
+
+    code: int
+
+
+FaultKind: TypeAlias = int | Fault | LandsBut | NoAnswer
+
+
 class Refusal(Exception):  # noqa: N818
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -38,6 +49,14 @@ class FakeStream:
         self.config = config
         self.messages: dict[int, Stored] = {}
         self.last_seq = 0
+        self._before: dict[int, Stored] = {}
+
+    @property
+    def before(self) -> "FakeStream":
+        """As it was before the last commit."""
+        stale = FakeStream(self.config)
+        stale.messages = self._before
+        return stale
 
     def takes(self, subject: str) -> bool:
         return any(fnmatch.fnmatchcase(subject, each.replace(">", "*")) for each in self.config["subjects"])
@@ -52,6 +71,7 @@ class FakeStream:
                 raise Refusal(10071)
             if headers.get("Nats-Expected-Stream", self.config["name"]) != self.config["name"]:
                 raise Refusal(10060)
+        self._before = dict(self.messages)
         for subject, data, headers in messages:
             if headers.get("Nats-Rollup") == "sub":
                 self.messages = {seq: each for seq, each in self.messages.items() if each.subject != subject}
@@ -72,8 +92,9 @@ class FakeJetStream:
         self.payload_bytes_max = 1024 * 1024
         self.server_version = (2, 15, 1)
         self.streams: dict[str, FakeStream] = {}
-        self.faults: deque[int | Fault | NoAnswer] = deque()
+        self.faults: deque[FaultKind] = deque()
         self.reads_fail = 0  # so many questions to the API are not answered
+        self.stale_reads = 0  # so many are answered as before the last commit
         self.published = 0  # things with an answer
         self.batches: dict[str, list[tuple[str, bytes, Mapping[str, str]]]] = {}
         self.followers: list[Callable[[LinkState], None]] = []
@@ -144,6 +165,8 @@ class FakeJetStream:
         answer = NoAnswer.TIMED_OUT if fault in (Fault.LATE, Fault.DROPPED) else self._commit(messages)
         for each in late:
             self._commit(each)
+        if isinstance(fault, LandsBut):
+            return _error(fault.code)
         return NoAnswer.TIMED_OUT if fault is Fault.ACK_LOST else answer
 
     def _commit(self, messages: list[tuple[str, bytes, Mapping[str, str]]]) -> Answer:
@@ -174,6 +197,9 @@ class FakeJetStream:
         stream = self.streams.get(name.partition(".")[0])
         if stream is None:
             return _error(10059)
+        if self.stale_reads and action == "GET":
+            self.stale_reads -= 1
+            stream = stream.before
         match what, action:
             case "STREAM", "GET":
                 return self._get(stream, request)

@@ -245,7 +245,8 @@ async def test_giving_up_on_a_server_that_says_nothing_ends_the_thread() -> None
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         port = listener.socket.getsockname()[1]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(Connection.open, ConnectionSettings((f"nats://127.0.0.1:{port}",)))
+            settings = ConnectionSettings((f"nats://127.0.0.1:{port}",), close_s_max=0.05)
+            nursery.start_soon(Connection.open, settings)
             silent = await listener.accept()
             nursery.cancel_scope.cancel()
         await silent.aclose()

@@ -278,7 +278,7 @@ async def test_a_forgotten_stream_leaves_a_tombstone_and_nothing_to_be_read(shel
         store._now_s = lambda: shelf_now_s  # noqa: SLF001  # a day later
         await store.compact(0)
         assert await reads.ends("a") == (None, None)
-        assert await stale.append(part("a", 0, "new")) == Appended((1,))
+        assert await store.append(part("a", 0, "new")) == Appended((1,))
 
 
 @bounded
