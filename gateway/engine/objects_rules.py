@@ -1,9 +1,11 @@
 """What has to exist in JetStream, how it has to be set, and what is wrong with what is there. Pure.
 
-Every problem comes with its remedy, in the words of the `nats` command. Numbers that an operator may choose (bytes,
-more replicas than asked for) are no problems.
+Every problem comes with its remedy. Settings are named as they are in a stream's configuration, which
+`nats stream edit --interactive` shows: the flags of that command differ from version to version. Numbers that an
+operator may choose (bytes, more replicas than asked for) are no problems.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,7 @@ SERVER_MIN = (2, 12, 3)
 LIVE, MANIFESTS, CONFIG = "LIVE", "MANIFESTS", "CONFIG"  # buckets
 FORM_KEY, LOG_ID_KEY = "heliograph_form", "heliograph_log_id"  # in the metadata of the log's stream
 _MARKER_NS = 60 * 10**9  # for which a key that expired is told to watchers that were away
+_MAKE_ANEW = "it cannot be changed: `nats stream backup` it, delete it, and start a gateway, which makes it anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,8 @@ class _Must:
 
     key: str
     value: object
-    flag: str  # of `nats stream edit`
     absent: object = None  # what it is where a server leaves it out
+    is_fixed: bool = False  # it is what it was made as
 
 
 def log_config(names: Names, settings: EngineSettings, log_id: str) -> dict[str, Any]:
@@ -49,18 +52,18 @@ def log_config(names: Names, settings: EngineSettings, log_id: str) -> dict[str,
 
 
 _LOG_MUSTS = (
-    _Must("retention", "limits", "it cannot be changed"),
-    _Must("discard", "new", "--discard=new"),
-    _Must("max_age", 0, "--max-age=0", 0),
-    _Must("max_msgs", -1, "--max-msgs=-1", -1),
-    _Must("max_msgs_per_subject", -1, "--max-msgs-per-subject=-1", -1),
-    _Must("allow_atomic", True, "--allow-batch", False),
-    _Must("allow_rollup_hdrs", True, "--allow-rollup", False),
-    _Must("allow_direct", True, "--allow-direct", False),
-    _Must("deny_delete", False, "it cannot be changed", False),
-    _Must("deny_purge", False, "it cannot be changed", False),
-    _Must("sealed", False, "it cannot be changed", False),
-    _Must("persist_mode", "default", "it cannot be changed", "default"),
+    _Must("retention", "limits", is_fixed=True),
+    _Must("discard", "new"),
+    _Must("max_age", 0, 0),
+    _Must("max_msgs", -1, -1),
+    _Must("max_msgs_per_subject", -1, -1),
+    _Must("allow_atomic", True, False),
+    _Must("allow_rollup_hdrs", True, False),
+    _Must("allow_direct", True, False),
+    _Must("deny_delete", False, False, is_fixed=True),
+    _Must("deny_purge", False, False, is_fixed=True),
+    _Must("sealed", False, False, is_fixed=True),
+    _Must("persist_mode", "default", "default", is_fixed=True),
 )
 
 
@@ -109,13 +112,10 @@ def log_problems(names: Names, settings: EngineSettings, found: Mapping[str, Any
     problems = _differences(names.log, found, _LOG_MUSTS)
     problems += _storage_problems(names.log, found, "file", settings)
     if found.get("subjects") != [names.log_subjects]:
-        problems.append(
-            Problem(
-                f"{names.log} takes other subjects", f"nats stream edit {names.log} --subjects='{names.log_subjects}'"
-            )
-        )
+        remedy = _set(names.log, "subjects", [names.log_subjects])
+        problems.append(Problem(f"{names.log} takes other subjects", remedy))
     if found.get("max_bytes", -1) < 1:
-        remedy = f"nats stream edit {names.log} --max-bytes=SIZE, well below what the disk has"
+        remedy = f"{_set(names.log, 'max_bytes', settings.log_bytes_max)}, or to anything well below what the disk has"
         problems.append(Problem(f"{names.log} has no bound and may fill the disk", remedy))
     form = found.get("metadata", {}).get(FORM_KEY)
     if form != str(FORM):
@@ -129,9 +129,9 @@ def log_problems(names: Names, settings: EngineSettings, found: Mapping[str, Any
 def bucket_problems(names: Names, settings: EngineSettings, bucket: str, found: Mapping[str, Any]) -> list[Problem]:
     wanted = bucket_config(names, settings, bucket)
     stream = wanted["name"]
-    musts = [_Must("max_msgs_per_subject", 1, "--max-msgs-per-subject=1"), _Must("discard", "new", "--discard=new")]
+    musts = [_Must("max_msgs_per_subject", 1), _Must("discard", "new")]
     if "allow_msg_ttl" in wanted:
-        musts.append(_Must("allow_msg_ttl", True, "--allow-msg-ttl", False))
+        musts.append(_Must("allow_msg_ttl", True, False))
     return [*_differences(stream, found, musts), *_storage_problems(stream, found, wanted["storage"], settings)]
 
 
@@ -150,20 +150,20 @@ def identity_problems(names: Names, log_id: str | None, stream_log_id: str | Non
 def _storage_problems(stream: str, found: Mapping[str, Any], storage: str, settings: EngineSettings) -> list[Problem]:
     problems = []
     if found.get("storage") != storage:
-        remedy = "it cannot be changed: move it away by `nats stream backup`, delete it, start a gateway"
-        problems.append(Problem(f"{stream} is not kept in {storage} storage", remedy))
+        problems.append(Problem(f"{stream} is not kept in {storage} storage", _MAKE_ANEW))
     if found.get("num_replicas", 1) < settings.replicas:
-        remedy = f"nats stream edit {stream} --replicas={settings.replicas}, or lower engine.replicas"
+        remedy = f"{_set(stream, 'num_replicas', settings.replicas)}, or lower engine.replicas"
         problems.append(Problem(f"{stream} has fewer than {settings.replicas} replicas", remedy))
     return problems
 
 
 def _differences(stream: str, found: Mapping[str, Any], musts: tuple[_Must, ...] | list[_Must]) -> list[Problem]:
     return [
-        Problem(
-            f"{stream} has another {must.key}",
-            f"nats stream edit {stream} {must.flag}" if must.flag.startswith("--") else must.flag,
-        )
+        Problem(f"{stream} has another {must.key}", _MAKE_ANEW if must.is_fixed else _set(stream, must.key, must.value))
         for must in musts
         if found.get(must.key, must.absent) != must.value
     ]
+
+
+def _set(stream: str, key: str, value: object) -> str:
+    return f"set {key} to {json.dumps(value)} (nats stream edit --interactive {stream})"
