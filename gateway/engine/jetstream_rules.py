@@ -31,6 +31,8 @@ _BUSY = frozenset(
         10176,  # the batch is incomplete: a part of it went to another leader, or came too late
         *NOT_NOW,
         10118,  # the stream is offline
+        10167,  # it has too much to do
+        10210,  # too many batches are under way
     }
 )
 _FOREIGN = frozenset(

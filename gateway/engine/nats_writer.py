@@ -44,7 +44,7 @@ _HEADS_AT_ONCE = 32  # read at the same time
 class Request:
     """Something asked of the writer: an append, or other work to be done between rounds. Answered exactly once."""
 
-    __slots__ = ("answer", "blind_events", "parts", "size_bytes", "streams", "then", "work")
+    __slots__ = ("answer", "asked_s", "blind_events", "parts", "size_bytes", "streams", "then", "work")
 
     def __init__(
         self,
@@ -59,6 +59,7 @@ class Request:
         self.work = work
         self.size_bytes = sum([part.size_bytes for part in parts]) + sum([len(data) for _, data in blind_events])
         self.answer: object = None
+        self.asked_s = trio.current_time()
         self.streams = {part.stream for part in parts}
         self.streams.update([stream for stream, _ in blind_events])
 
@@ -80,7 +81,8 @@ class Taken:
             subject = publishing.names.runs_of(stream)
             targets.append(Target(position, subject, draft.head.seq, draft.head.version + 1))
             position += 1 if draft.snapshot is None else 2
-        return Flight(unit_id, self.unit.outgoing(publishing.names, unit_id), targets)
+        messages = self.unit.outgoing(publishing.names, unit_id)
+        return Flight(unit_id, messages, targets, min([request.asked_s for request, _ in self.appends]))
 
 
 class Writer:
@@ -276,7 +278,6 @@ class Writer:
 
     async def _take_alone(self, request: Request) -> None:
         """One append by itself, until it is in, or in conflict."""
-        began_s = trio.current_time()
         while True:
             taken = Taken(self._unit(BATCH_MESSAGES_MAX))
             answer = await self._add(taken.unit, request)
@@ -291,7 +292,7 @@ class Writer:
             if outcome is not Missed.CONFLICT:
                 await self._settle(taken, outcome)
                 return
-            if trio.current_time() - began_s >= self._limits.append_patience_s:
+            if trio.current_time() - request.asked_s >= self._limits.append_patience_s:
                 self._refuse([request], RefusalReason.OVERLOADED)
                 return
             self._forget_heads(request.streams)
@@ -371,14 +372,14 @@ class Writer:
             head.snapshot_seq = 0 if snapshot is None else snapshot.seq
             targets.append(Target(len(messages), last.subject, last.seq))
             messages += tombstones(self._publishing.names, stream, head, unit_id)
-        return Flight(unit_id, messages, targets) if messages else None
+        return Flight(unit_id, messages, targets, trio.current_time()) if messages else None
 
     async def record_cut(self, stream: str, kept: Kept, cut: int) -> bool:
         """Have the snapshot say that events up to this version are gone; False if it is another by now."""
         unit_id = str(ULID())
         body = snapshot_body(kept.snapshot, kept.through, cut, list(kept.open_items))
         message = Outgoing(self._publishing.names.snapshot_of(stream), body, snapshot_headers(unit_id, kept.seq))
-        flight = Flight(unit_id, [message], [Target(0, message.subject, kept.seq)])
+        flight = Flight(unit_id, [message], [Target(0, message.subject, kept.seq)], trio.current_time())
         [outcome] = await self._publishing.publish(flight)
         known = self.known.get(stream)
         if isinstance(outcome, Landed) and known is not None and known.snapshot_seq == kept.seq:

@@ -43,6 +43,7 @@ class Flight:
     id: str
     messages: Sequence[Outgoing]
     targets: Sequence[Target]  # where its fate can be read: at least one
+    asked_s: float  # when the first of those who wait for it began to
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +71,8 @@ class Publishing:
 
     async def publish(self, *flights: Flight) -> list[Outcome]:
         """All at once; how each of them ended. Raises `StoreFailedError` where the log is not ours."""
-        now_s = trio.current_time()
         judged = await self._try_all(flights)
-        return [await self._settle(flight, first, now_s) for flight, first in zip(flights, judged, strict=True)]
+        return [await self._settle(flight, first) for flight, first in zip(flights, judged, strict=True)]
 
     async def _try_all(self, flights: Sequence[Flight]) -> list[Judged]:
         lasts = []
@@ -84,8 +84,8 @@ class Publishing:
         answers = await ask_all(self.link, lasts, self.limits.attempt_s_max)
         return [judge(answer, self.names.log) for answer in answers]
 
-    async def _settle(self, flight: Flight, judged: Judged, began_s: float) -> Outcome:
-        attempts = Attempts(began_s, self.limits.append_patience_s)
+    async def _settle(self, flight: Flight, judged: Judged) -> Outcome:
+        attempts = Attempts(flight.asked_s, self.limits.append_patience_s)
         while True:
             self.unknown_outcomes += judged.verdict is Verdict.UNKNOWN
             step = attempts.after(judged.verdict, trio.current_time())

@@ -164,6 +164,22 @@ async def test_nobody_there_for_as_long_as_we_wait_is_unreachable(
     assert runs_of(js, "a") == 1
 
 
+async def test_whoever_has_waited_in_the_queue_does_not_wait_as_long_again(
+    js: FakeJetStream, store: NatsStore, autojump_clock: MockClock
+) -> None:
+    await store.append(part("a", 0, "x"))
+    await store.append(part("b", 0, "x"))
+    answers: list[object] = []
+    js.faults.extend([NoAnswer.NO_RESPONDERS] * 10_000)
+    began_s = trio.current_time()
+    store.submit((part("a", 1, "y"),), answers.append)
+    await until(lambda: js.published > 3)
+    store.submit((part("b", 1, "y"),), answers.append)
+    await until(lambda: len(answers) == 2)
+    assert answers == [AppendRefused(RefusalReason.UNREACHABLE)] * 2
+    assert trio.current_time() - began_s < ENGINE.append_patience_s + 1
+
+
 async def test_a_stream_that_nobody_can_read_is_unreachable(
     js: FakeJetStream, store: NatsStore, autojump_clock: MockClock
 ) -> None:
