@@ -73,6 +73,7 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.calls
 	$(BIN)/python -m bench.reconnect
 	$(BIN)/python -m bench.rooms
+	$(BIN)/python -m bench.sites
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)

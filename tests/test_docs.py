@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,12 @@ from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
 from gateway.mcp.views import FLEET, NAMED, VIEWS
 from gateway.net.http1.settings import DoorSettings
+from gateway.observe.audit.settings import AuditSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.projects.s3_settings import S3Settings
+from gateway.projects.settings import ProjectsSettings
+from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 from schemas.closes import Return, StreamClose
 from schemas.errors import Code
@@ -110,6 +114,10 @@ SETTINGS_OF = {
     "governance": GovernanceSettings,
     "upstreams": UpstreamSettings,
     "echo": EchoSettings,
+    "echo.s3": S3Settings,
+    "push": PushSettings,
+    "projects": ProjectsSettings,
+    "audit": AuditSettings,
     "log": LogSettings,
     "otel": OtelSettings,
 }
@@ -123,6 +131,10 @@ def test_settings_reference_lists_every_setting_with_its_default(section: str) -
     expected: dict[str, Any] = {field.name: field.default for field in fields(SETTINGS_OF[section])}
     for elsewhere in ("sockets", "trusted_proxies"):
         expected.pop(elsewhere, None)
+    required = [name for name, default in expected.items() if default is MISSING]
+    assert [name for name in required if f"`{name}`" not in table] == []
+    for name in required:
+        del expected[name]
     assert {name: eval(default) for name, default in listed.items()} == expected
 
 
@@ -249,7 +261,7 @@ async def test_dashboard_and_alerts_ask_only_for_what_there_is(tmp_path: Path) -
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used}
     assert set(exposed.kinds) - shown == set()  # nothing is counted that nobody sees
     for text in asked:
-        for label, value in re.findall(r'(door|decision|code|reason|answer|operation|of|error)="(\w+)"', text):
+        for label, value in re.findall(r'(door|decision|code|reason|answer|outcome|operation|of|error)="(\w+)"', text):
             assert any((label, value) in inside for _, inside in exposed.values), text
 
 

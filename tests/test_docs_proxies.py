@@ -26,6 +26,7 @@ PAGE = (Path(__file__).parent.parent / "docs" / "how-to" / "spaces-behind-a-prox
 SEARCHED = f"{os.environ['PATH']}:/usr/sbin"  # where Debian has nginx
 PATIENCE_S = 30
 MIB = 1024 * 1024
+BEARER = "canary-bearer-of-the-project-api-0123456789"
 
 
 class Proxy:
@@ -142,6 +143,19 @@ def use_room(proxy: Proxy, token: str) -> None:
     ask_in_vain(proxy, token)
 
 
+def use_upload_url(proxy: Proxy) -> str:
+    """The signature of one that was used, and then once more in vain."""
+    bearer = {"authorization": f"Bearer {BEARER}", "content_type": "application/json"}
+    status, said = proxy.ask("POST", "/api/projects", b'{"name": "Board"}', **bearer)
+    assert status == 201, said
+    static = f"/api/projects/{json.loads(said)['project_id']}/static"
+    presigned = json.loads(proxy.ask("POST", f"{static}/presign", b'{"path": "a.bin"}', **bearer)[1])
+    target, opaque = presigned["url"].removeprefix("https://echo.example.org"), "application/octet-stream"
+    assert proxy.ask("PUT", target, b"canary" * (24 * MIB // 6), content_type=opaque)[0] == 201
+    assert proxy.ask("PUT", target, b"x", content_type="text/plain")[0] == 403
+    return str(target.rpartition("=")[2])
+
+
 def ask_in_vain(proxy: Proxy, token: str) -> None:
     encoded = f"%65s_{token[3:]}"
     for path in (f"/s/{token}", f"//api//s/{token}/kv", f"/%61pi/s/{encoded}/kv", f"/S/{token}", f"/x?y={token}"):
@@ -164,10 +178,11 @@ def test_rooms_work_behind_the_proxy_of_the_page_and_no_log_of_it_has_a_token(
             pytest.fail(missing)
         pytest.skip(missing)
     (folder := tmp_path / "proxy").mkdir()
-    gateway = Gateway(tmp_path, HTTP_PUBLIC_URL="https://echo.example.org")
+    gateway = Gateway(tmp_path, HTTP_PUBLIC_URL="https://echo.example.org", PROJECTS_API_BEARER_TOKEN=BEARER)
     gateway.start()
     try:
         with kind(folder, gateway) as proxy:
+            signature = use_upload_url(proxy)
             status, said = proxy.ask("POST", "/spaces", accept="application/json", origin="https://echo.example.org")
             assert status == 201, said
             made = json.loads(said)
@@ -181,7 +196,7 @@ def test_rooms_work_behind_the_proxy_of_the_page_and_no_log_of_it_has_a_token(
     finally:
         gateway.end()
     assert "(token)" in written
-    assert made["token"][3:] not in written
+    assert [secret for secret in (made["token"][3:], signature, BEARER) if secret in written] == []
     assert not re.search(r"e[si]_", written)
     assert "canarycanary" not in written
 

@@ -211,8 +211,6 @@ def test_reference_lists_errors_by_their_status() -> None:
     listed = {word: statuses for statuses, words in rows for word in re.findall(r"`(\w+)`", words)}
     known = {error.word: str(error.status) for error in EchoError}
     assert [word for word, statuses in listed.items() if known[word] not in statuses.split(", ")] == []
-    later = {"invalid_path", "invalid_domain", "invalid_subscription", "encrypted_room"}  # of what is not built yet
-    later |= {"signature_mismatch", "project_not_found", "object_not_found"}
-    later |= {"domain_taken", "multi_space_disabled"}
-    later |= {"api_auth_not_configured", "push_not_configured", "mcp_disabled"}
+    later = {"invalid_path", "signature_mismatch", "object_not_found"}  # of what is not built yet
+    later |= {"encrypted_room", "mcp_disabled"}
     assert set(known) - set(listed) == later

@@ -19,6 +19,7 @@ from actors.grants.grant_events import GrantEvent, GrantIssued, GrantRevoked
 OVERLAP_MS = 30_000  # in which a lost answer may be asked for again, and the access token before it is still taken
 FOLLOWED_MS = 60_000  # a smaller step back of the clock ends nothing: machines start with clocks that are a bit off
 LAPSE_S = 900
+REFRESH_TOKENS_MAX = 1_000_000  # known to an index, spent ones too; then a grant that is refreshed forgets its oldest
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -34,10 +35,12 @@ class Access(msgspec.Struct, frozen=True):
 class TokenIndex:
     """The tokens of several givers, so that one look in a dictionary finds whose a token is. Kept by their `Grants`."""
 
-    def __init__(self) -> None:
+    def __init__(self, refresh_max: int = REFRESH_TOKENS_MAX) -> None:
+        self.refresh_max = refresh_max
         self.access: dict[bytes, Access] = {}
         self.refresh: dict[bytes, tuple[str, str]] = {}
-        """Of a standing grant, every refresh token that it ever had: its giver and its id."""
+        """Of a standing grant, every refresh token that it ever had: its giver and its id. A client that refreshes all
+        the time leaves thousands; one that is forgotten is as good as unknown, and ends nothing when it is used."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -89,7 +92,7 @@ class Grants:
         self._lapse_ms = 1000 * lapse_s
         self._grants: dict[str, Grant] = {}
         self._access_hashes: dict[str, list[bytes]] = {}  # of each grant: at most two, the latest last
-        self._refresh_hashes: dict[str, list[bytes]] = {}  # of each grant: every one that it ever had
+        self._refresh_hashes: dict[str, list[bytes]] = {}  # of each grant: every one that is known, the latest last
         self._of_member: dict[str, dict[str, None]] = {}  # in the order of their beginning
         self._lapsed: set[str] = set()  # of which what they opened has been closed, and which stand
         # When to look at which grant, the soonest first: once for each, unless it has to be sooner than planned.
@@ -217,6 +220,7 @@ class Grants:
         if event.refresh_hash is not None:
             self._index.refresh[event.refresh_hash] = (self._giver, event.grant_id)
             self._refresh_hashes.setdefault(event.grant_id, []).append(event.refresh_hash)
+            self._forget_oldest(grant)
         self._replace_access(event)
         self._lapsed.discard(event.grant_id)
         self._plan(grant)
@@ -232,6 +236,12 @@ class Grants:
             return []
         self.seen_ms = at_ms
         return self.clear()
+
+    def _forget_oldest(self, grant: Grant) -> None:
+        """Of its refresh tokens, if all givers together have too many; never one that is good for something."""
+        hashes, known = self._refresh_hashes[grant.grant_id], self._index.refresh
+        while len(known) > self._index.refresh_max and hashes[0] not in (grant.refresh_hash, grant.spent_hash):
+            del known[hashes.pop(0)]
 
     def _replace_access(self, event: GrantIssued) -> None:
         if event.access_hash is None:

@@ -162,8 +162,9 @@ def join(state: MemberState, invite_hash: bytes, passkey: Passkey, settings: Mem
 
 
 def use_passkey(state: MemberState, credential_id: bytes, sign_count: int, now_ms: int) -> Decision:
+    """One that counts must have counted on, or there is a copy of it; the two may have signed at the same time."""
     passkey = None if state.member is None else state.member.passkey(credential_id)
-    if passkey is None:
+    if passkey is None or 0 < passkey.sign_count >= sign_count:
         return Trouble.UNKNOWN_MEMBER
     return () if passkey.sign_count == sign_count else (PasskeyUsed(now_ms, credential_id, sign_count),)
 

@@ -117,11 +117,13 @@ class Members:
         members = len(self._roll)
         entry = Entry(MemberState(member_id, self._roll.index))
         self._roll.entries[member_id] = entry  # it has its place from here on
-        decided = await self._record(
-            member_id, entry, lambda now_ms: member_rules.invite(wish, members, self.settings, now_ms)
-        )
-        if entry.state.member is None:
-            self._roll.entries.pop(member_id, None)
+        try:
+            decided = await self._record(
+                member_id, entry, lambda now_ms: member_rules.invite(wish, members, self.settings, now_ms)
+            )
+        finally:
+            if entry.state.member is None:  # refused, or given up before it was begun
+                self._roll.entries.pop(member_id, None)
         return self._told(entry, decided, invite)
 
     async def invite_again(self, member_id: str, by: str, *, keeps_passkeys: bool = False) -> Invited | Trouble:

@@ -19,8 +19,9 @@ import trio
 
 from actors.grants.grant_events import GrantIssued
 from actors.grants.grant_rules import GrantFault, revoke
-from actors.grants.grants import Access, TokenIndex
-from actors.space import iam_rules
+from actors.grants.grants import Access, Grant, TokenIndex
+from actors.log.store import Part
+from actors.space import iam_rules, operator_iam_rules
 from actors.space.events import Event, Space
 from actors.space.iam_events import (
     IamDisabled,
@@ -30,6 +31,7 @@ from actors.space.iam_events import (
     MemberAdded,
     Passkey,
     PasskeyAdded,
+    PasskeyUsed,
     UidTaken,
 )
 from actors.space.iam_rules import Iam, IamDecision, IamMember, NewMember
@@ -40,6 +42,9 @@ from schemas.echo.names import CLAIM, SECRET_BYTES, credential, credential_hash
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+_GIVINGS = (MemberAdded, PasskeyAdded, PasskeyUsed, InviteIssued, GrantIssued)
+"""What is written as often as somebody likes. What ends something is never refused: neither a rate nor a disk that is
+nearly full keeps a grant alive."""
 LOOK_S = 1.0  # between looks for grants whose time is up, at most: the wall clock may be set meanwhile
 
 
@@ -66,13 +71,14 @@ class SpaceIam:
         self._space_of: dict[bytes, str] = {}  # by credential, those being written included
         self._due: list[tuple[int, str]] = []  # when to look at which space, the soonest first
         self._unwritten: set[str] = set()  # spaces with names that are not written yet
-        spaces.on_load = self._load
+        spaces.on_load = self.begin
 
     def __len__(self) -> int:
         """How much is known in all: spaces, passkeys, tokens."""
         return len(self._entries) + len(self._space_of) + len(self._index.access) + len(self._index.refresh)
 
-    def _load(self, space_id: str, history: Sequence[Event], seen_ms: int) -> None:
+    def begin(self, space_id: str, history: Sequence[Event], seen_ms: int = 0) -> None:
+        """What the stream of a space has that begins, or goes on after a restart."""
         iam = Iam(space_id, self._index)
         for event in history:
             iam.apply(event)
@@ -88,17 +94,19 @@ class SpaceIam:
         entry = self._entries.pop(space_id, None)
         if entry is not None:
             for credential_id in entry.iam.member_of:
-                del self._space_of[credential_id]
+                if self._space_of.get(credential_id) == space_id:  # else its member has moved along
+                    del self._space_of[credential_id]
             self._tell(space_id, entry.iam.grants.clear())
 
     # ---- who is it? --------------------------------------------------------------------------------------------------
 
     def find(self, access_token: str) -> Access | None:
         """What this token is good for, now; `giver` is the space."""
-        access = self._index.access.get(credential_hash(access_token))
-        if access is None or access.ends_ms <= self._now_ms() or not self._spaces.is_live(access.giver):
+        access_hash = credential_hash(access_token)
+        access = self._index.access.get(access_hash)
+        if access is None or not self._spaces.is_live(access.giver):
             return None
-        return access
+        return self._entries[access.giver].iam.grants.find(access_hash, self._now_ms())
 
     def stands(self, access: Access) -> bool:
         """Whether the grant of a token that was good is still there."""
@@ -163,7 +171,7 @@ class SpaceIam:
                 iam, space, invite, credential_hash(invite), new, self._settings, now_ms, sealed
             )
 
-        return self._answer(space_id, await self._record(space_id, decide), pair)
+        return self._answer(space_id, await self.record(space_id, decide), pair)
 
     async def add_passkey(self, by: Access, passkey: Passkey) -> EchoError | None:
         """A further one of the owner who asks."""
@@ -173,7 +181,7 @@ class SpaceIam:
                 return EchoError.INVALID_PAYLOAD
             return iam_rules.add_passkey(iam, by, passkey, self._settings, now_ms)
 
-        return _fault(await self._record(by.giver, decide))
+        return _fault(await self.record(by.giver, decide))
 
     async def invite(self, by: Access, scopes: frozenset[str], ttl_s: int | None) -> Invited | EchoError:
         text = credential(CLAIM, self._spaces.random(SECRET_BYTES))
@@ -181,7 +189,7 @@ class SpaceIam:
         def decide(iam: Iam, space: Space, now_ms: int) -> IamDecision:
             return iam_rules.invite(iam, space, by, credential_hash(text), scopes, ttl_s, self._settings, now_ms)
 
-        decided = await self._record(by.giver, decide)
+        decided = await self.record(by.giver, decide)
         if isinstance(decided, EchoError):
             return decided
         return Invited(text, next(event.ends_ms for event in decided if isinstance(event, InviteIssued)))
@@ -190,7 +198,7 @@ class SpaceIam:
         def decide(iam: Iam, _space: Space, now_ms: int) -> IamDecision:
             return iam_rules.remove_member(iam, by, member_id, now_ms)
 
-        return _fault(await self._record(by.giver, decide))
+        return _fault(await self.record(by.giver, decide))
 
     async def disable(self, by: Access) -> EchoError | None:
         """All members, invites and grants are over; the room's token is everything again."""
@@ -198,7 +206,40 @@ class SpaceIam:
         def decide(iam: Iam, _space: Space, now_ms: int) -> IamDecision:
             return iam_rules.disable(iam, by, now_ms)
 
-        return _fault(await self._record(by.giver, decide))
+        return _fault(await self.record(by.giver, decide))
+
+    # ---- rooms of projects -------------------------------------------------------------------------------------------
+
+    async def switch(self, space_id: str, *parts: Part, is_enabled: bool) -> EchoError | None:
+        """By the operator. `parts` of others are written with it, also where nothing changes.
+
+        None: they are written, though the space may have ended meanwhile.
+        """
+        if not self._spaces.is_live(space_id):
+            await trio.lowlevel.checkpoint()
+            return EchoError.SPACE_NOT_FOUND
+        entry = self._entries.setdefault(space_id, self._entry(space_id))
+        async with self._spaces.turn(space_id):
+            if not self._spaces.is_live(space_id):
+                return EchoError.SPACE_NOT_FOUND
+            decided = operator_iam_rules.switch(entry.iam, self._at_ms(entry), is_enabled=is_enabled)
+            recorded = await self._spaces.record(space_id, decided, *parts)
+            if recorded is True:
+                self._apply(space_id, entry, decided)
+        return recorded if isinstance(recorded, EchoError) else None
+
+    def carried(self, space_id: str) -> Sequence[IamEvent]:
+        """What a space that takes the place of this one begins with: its members, and nothing that they were granted.
+
+        For the holder of its turn.
+        """
+        entry = self._entries.get(space_id)
+        return () if entry is None else operator_iam_rules.carried(entry.iam, self._at_ms(entry))
+
+    def tokens(self, space_id: str) -> Sequence[Grant]:
+        """Those that the operator gave, and that stand."""
+        entry = self._entries.get(space_id)
+        return () if entry is None else operator_iam_rules.tokens(entry.iam, self._now_ms())
 
     # ---- grants ------------------------------------------------------------------------------------------------------
 
@@ -208,7 +249,7 @@ class SpaceIam:
         def decide(iam: Iam, _space: Space, now_ms: int) -> IamDecision:
             return iam_rules.use_passkey(iam, known.passkey.credential_id, sign_count, now_ms)
 
-        return _fault(await self._record(known.space_id, decide))
+        return _fault(await self.record(known.space_id, decide))
 
     async def issue(
         self, space_id: str, member_id: str, scopes: frozenset[str], client: str = ""
@@ -219,7 +260,7 @@ class SpaceIam:
         def decide(iam: Iam, space: Space, now_ms: int) -> IamDecision:
             return iam_rules.grant(iam, space, member_id, scopes, grant_id, pair.hashes, client, self._settings, now_ms)
 
-        return self._answer(space_id, await self._record(space_id, decide), pair)
+        return self._answer(space_id, await self.record(space_id, decide), pair)
 
     async def refresh(
         self, refresh_token: str, scopes: frozenset[str] | None = None
@@ -237,7 +278,7 @@ class SpaceIam:
         if space_id not in self._entries:
             await trio.lowlevel.checkpoint()
             return GrantFault.UNKNOWN
-        decided = await self._record(space_id, decide)
+        decided = await self.record(space_id, decide)
         if found and not isinstance(decided, EchoError):
             return found[0]
         return self._answer(space_id, decided, pair)
@@ -259,7 +300,7 @@ class SpaceIam:
         def decide(iam: Iam, _space: Space, now_ms: int) -> IamDecision:
             return revoke(iam.grants, grant_id, now_ms).events
 
-        return _fault(await self._record(space_id, decide))
+        return _fault(await self.record(space_id, decide))
 
     # ---- names in rooms ----------------------------------------------------------------------------------------------
 
@@ -277,11 +318,13 @@ class SpaceIam:
         if entry is None:
             return False
         uids = entry.iam.uids
-        if not uids.may_claim(uid, member_id, self._settings.iam_uids_max, is_minted=is_minted):
+        if not uids.may_claim(uid, member_id, self._settings.uid_limits, is_minted=is_minted):
             return False
-        if is_minted:
+        if uids.is_named(uid):
+            return True
+        if is_minted or not uids.has_room_for(member_id, self._settings.uid_limits):  # one of ours may come back
             uids.mint(uid, member_id)
-        elif not uids.is_named(uid):
+        else:
             uids.name(uid, member_id)
             self._unwritten.add(space_id)
             entry.unwritten.append(UidTaken(self._now_ms(), uid, member_id))
@@ -299,7 +342,7 @@ class SpaceIam:
             def decide(_iam: Iam, _space: Space, now_ms: int, taken: Sequence[UidTaken] = taken) -> IamDecision:
                 return [UidTaken(now_ms, event.uid, event.member_id) for event in taken]
 
-            if _fault(await self._record(space_id, decide)) is None:
+            if _fault(await self.record(space_id, decide)) is None:
                 del entry.unwritten[: len(taken)]
                 if not entry.unwritten:
                     self._unwritten.discard(space_id)
@@ -331,7 +374,7 @@ class SpaceIam:
 
     # ---- what all of these do ----------------------------------------------------------------------------------------
 
-    async def _record(
+    async def record(
         self, space_id: str, decide: Callable[[Iam, Space, int], IamDecision]
     ) -> Sequence[IamEvent] | EchoError:
         """Decide on what is true now, write it, and let it be true."""
@@ -344,16 +387,21 @@ class SpaceIam:
             space = self._spaces.get(space_id)
             if space is None:
                 return EchoError.SPACE_NOT_FOUND
-            decided = decide(entry.iam, space, max(self._now_ms(), entry.iam.grants.seen_ms))
+            decided = decide(entry.iam, space, self._at_ms(entry))
             if isinstance(decided, EchoError) or not decided:
                 return decided
+            fault = (
+                self._spaces.giving_fault(space_id) if any(isinstance(event, _GIVINGS) for event in decided) else None
+            )
+            if fault is not None:
+                return fault
             passkeys = [event.passkey for event in decided if isinstance(event, MemberAdded | PasskeyAdded)]
             self._space_of.update((passkey.credential_id, space_id) for passkey in passkeys)
-            fault = await self._spaces.record(space_id, decided)
-            if fault is not None:
+            recorded = await self._spaces.record(space_id, decided)
+            if recorded is not True:
                 for passkey in passkeys:
                     self._space_of.pop(passkey.credential_id, None)
-                return fault
+                return recorded if isinstance(recorded, EchoError) else EchoError.SPACE_NOT_FOUND
             self._apply(space_id, entry, decided)
         return decided
 
@@ -393,6 +441,9 @@ class SpaceIam:
 
     def _id(self) -> str:
         return self._new_id().lower()
+
+    def _at_ms(self, entry: _Entry) -> int:
+        return max(self._now_ms(), entry.iam.grants.seen_ms)
 
     def _now_ms(self) -> int:
         return self._spaces.now().wall_ms

@@ -190,7 +190,10 @@ def add_passkey(iam: Iam, by: Access, passkey: Passkey, settings: SpaceSettings,
         return fault
     if passkey.credential_id in iam.member_of:
         return EchoError.INVALID_PAYLOAD
-    if len(iam.members[by.member_id].passkeys) >= settings.iam_passkeys_max:
+    member = iam.members.get(by.member_id)
+    if member is None:  # a token of the operator
+        return EchoError.INSUFFICIENT_SCOPE
+    if len(member.passkeys) >= settings.iam_passkeys_max:
         return EchoError.SPACE_FULL
     return (PasskeyAdded(now_ms, by.member_id, passkey),)
 
@@ -241,12 +244,21 @@ def invite(
     if fault is not None:
         return fault
     ttl_s = settings.iam_invite_s if ttl_s is None else ttl_s
-    if not scopes or not scopes <= SCOPES or not INVITE_S_MIN <= ttl_s <= settings.ttl_s_max:
-        return EchoError.INVALID_PAYLOAD
-    if sum(now_ms < known.ends_ms for known in iam.invites.values()) >= settings.iam_invites_max:
-        return EchoError.SPACE_FULL
+    fault = invite_fault(iam, scopes, ttl_s, settings, now_ms)
+    if fault is not None:
+        return fault
     ends_ms = min(now_ms + 1000 * ttl_s, space.ends_at_ms)
     return (InviteIssued(now_ms, invite_hash, by.member_id, tuple(sorted(scopes)), ends_ms),)
+
+
+def invite_fault(
+    iam: Iam, scopes: frozenset[str], ttl_s: int, settings: SpaceSettings, now_ms: int
+) -> EchoError | None:
+    """What there is against one more with these, whoever gives it."""
+    if not scopes or not scopes <= SCOPES or not INVITE_S_MIN <= ttl_s <= settings.ttl_s_max:
+        return EchoError.INVALID_PAYLOAD
+    is_full = sum(now_ms < known.ends_ms for known in iam.invites.values()) >= settings.iam_invites_max
+    return EchoError.SPACE_FULL if is_full else None
 
 
 # ---- grants ----------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from collections import deque
 
 import msgspec
 
+from actors.space.routing_rules import is_for
 from actors.space.settings import SpaceSettings
 from schemas.echo.frames import Message
 
@@ -73,8 +74,8 @@ class ReplayMemory:
             msgspec.structs.replace(message, replay=True)
             for _, _, message, for_member in self._held
             if message.seq > since
-            and (message.tuid is None or (message.tuid == uid and for_member == member_id))
-            and (message.sub is None or message.sub in subs)
+            and is_for(message.sub, message.tuid, uid, subs)
+            and (message.tuid is None or for_member == member_id)
         ]
 
     def _forget_first(self) -> None:

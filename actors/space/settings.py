@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from actors.grants.grant_rules import GrantLimits
 from actors.space.store import DEFAULT_LIMITS, SpaceStoreLimits
+from actors.space.uid_rules import UidLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,14 @@ class SpaceSettings:
     iam_passkeys_max: int = 10  # of a member; one more is 413 `space_full`
     iam_invites_max: int = 100  # of a space, unused and not ended; one more is 413 `space_full`
     iam_invite_s: int = 86_400  # life of an invite for which none is asked, never beyond the room's; then it is 401
+    iam_tokens_max: int = 100  # of the operator, in a project's room, standing; one more is 413 `space_full`
     iam_access_s: int = 3_600  # life of an access token, never beyond the room's; then it is 401, and refreshed
     iam_grants_max: int = 16  # of a member, standing; one more ends the one that was refreshed least recently
     iam_rotations_max: int = 1_000  # refreshes of one grant; then it is refreshed no more: its member signs in again
+    iam_givings_burst: int = 600  # sign-ins, refreshes, invites, new members of a space at once; then 503 `overloaded`
+    iam_givings_per_min: float = 30.0  # after those: all that a space with as many members and grants as may be needs
     iam_uids_max: int = 1_000  # names that members chose in the room of a space; another new one is closed with 4403
+    iam_member_uids_max: int = 100  # of these, chosen by one member; another new one of theirs is closed with 4403
     iam_auth_s: float = 5.0  # for the `auth` frame of a connection without an access token; then 4408
     # ---- the disk, of all spaces
     # With what is on its way, and 512 B more for a value, 4 KiB for a file; writes beyond it are 503
@@ -91,6 +96,10 @@ class SpaceSettings:
     state_bytes_max: int = 1_024  # of a presence state; more is `payload_too_large`
     states_max: int = 10  # changes of state of a connection in `states_s`; one more is `rate_limited`
     states_s: float = 30.0  # in which `states_max` changes of state are taken
+
+    @property
+    def uid_limits(self) -> UidLimits:
+        return UidLimits(self.iam_uids_max, self.iam_member_uids_max)
 
     @property
     def grant_limits(self) -> GrantLimits:

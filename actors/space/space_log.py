@@ -75,13 +75,19 @@ class SpaceLog:
             return None
         return None if space is None else ReadSpace(space, at_ms, history)
 
-    async def append(self, space_id: str, decided: Sequence[Event]) -> EchoError | None:
+    async def append(self, space_id: str, decided: Sequence[Event], *more: Part) -> EchoError | None:
         """None once it is durable. A cancelled caller only stops waiting."""
-        fault = None if self._is_noted else await self.note_seen(decided[0].at_ms)
+        return await self.append_together({space_id: decided}, *more)
+
+    async def append_together(self, decided: Mapping[str, Sequence[Event]], *more: Part) -> EchoError | None:
+        """What was decided of several spaces, and parts of others: all of it, or nothing."""
+        at_ms = max([*(of_one[0].at_ms for of_one in decided.values()), *(part.at_ms for part in more)])
+        fault = None if self._is_noted else await self.note_seen(at_ms)
         if fault is not None:
             return fault
-        part = self._part(space_id, decided)
-        return EchoError.SPACE_NOT_FOUND if part is None else _fault_of(await self._log.append(part))
+        parts = [self._part(space_id, of_one) for space_id, of_one in decided.items()]
+        whole = [*(part for part in parts if part is not None), *more]
+        return EchoError.SPACE_NOT_FOUND if None in parts else fault_of(await self._log.append(*whole))
 
     async def read_seen_ms(self) -> int:
         """When spaces were last there. 0: never, or nobody can tell any more."""
@@ -99,7 +105,7 @@ class SpaceLog:
     async def note_seen(self, now_ms: int) -> EchoError | None:
         """That spaces are there now."""
         parts = [self._part(space_id, (event,)) for space_id, event in self._unnoted.items()]
-        fault = _fault_of(await self._seen.write(now_ms, *(part for part in parts if part is not None)))
+        fault = fault_of(await self._seen.write(now_ms, *(part for part in parts if part is not None)))
         if fault is None:
             self._unnoted, self._is_noted = {}, True
         return fault
@@ -122,7 +128,7 @@ class SpaceLog:
         return Part(PREFIX + space_id, version, decided[0].at_ms, tuple(bodies), tuple(opened))
 
 
-def _fault_of(answer: AppendAnswer) -> EchoError | None:
+def fault_of(answer: AppendAnswer) -> EchoError | None:
     if isinstance(answer, Appended):
         return None
     is_crowded = isinstance(answer, AppendRefused) and answer.reason is RefusalReason.OVERLOADED

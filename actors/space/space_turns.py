@@ -1,4 +1,4 @@
-"""Turns of those who want to change the same space, and how often its end may be moved. What they change is theirs."""
+"""Turns of those who want to change the same space, and how often that may be. What they change is theirs."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,8 @@ from actors.space.settings import SpaceSettings
 
 @dataclass(slots=True, eq=False)
 class SpaceTurn:
-    moves: TokenBucket
+    moves: TokenBucket  # of its end
+    givings: TokenBucket  # of what members are given: each makes its stream longer
     lock: trio.Lock = field(default_factory=trio.Lock)
 
 
@@ -18,13 +19,16 @@ class SpaceTurns:
     """Of spaces that somebody has wanted to change; each is forgotten with its space."""
 
     def __init__(self, settings: SpaceSettings) -> None:
-        self._burst = settings.end_moves_burst
-        self._per_s = settings.end_moves_per_min / 60
+        self._settings = settings
         self._turns: dict[str, SpaceTurn] = {}
 
     def of(self, space_id: str, now_s: float) -> SpaceTurn:
         if space_id not in self._turns:
-            self._turns[space_id] = SpaceTurn(TokenBucket.full(self._per_s, self._burst, now_s))
+            settings = self._settings
+            self._turns[space_id] = SpaceTurn(
+                TokenBucket.full(settings.end_moves_per_min / 60, settings.end_moves_burst, now_s),
+                TokenBucket.full(settings.iam_givings_per_min / 60, settings.iam_givings_burst, now_s),
+            )
         return self._turns[space_id]
 
     def forget(self, space_id: str) -> None:

@@ -11,13 +11,13 @@ sessions are told by `on_end`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 
 import structlog
 import trio
 
-from actors.log.store import LogStore
+from actors.log.store import LogStore, Part
 from actors.node.moment import Moment
 from actors.space import events
 from actors.space.counts import SpaceCounts
@@ -76,6 +76,8 @@ class EchoSpaces:
         """Told of every space that ends while the gateway runs, at once: its sockets and sessions are to be closed."""
         self.on_move: Callable[[str, int], None] = lambda _space_id, _ends_at_ms: None
         """Told of every space that ends at another time from now on."""
+        self.bytes_beside: Callable[[], int] = lambda: 0
+        """Of what shares the room on the disk, and its limits, with spaces."""
         self.on_load: Callable[[str, Sequence[Event], int], None] = lambda _space_id, _events, _seen_ms: None
         """At the start, told of every live space what its stream has, and when spaces were seen last."""
         self._seal = seal
@@ -136,25 +138,56 @@ class EchoSpaces:
 
     async def open(self, protocol: Encoding, ttl_s: int | None, *, is_encrypted: bool) -> Opened | EchoError:
         """A new space. Once begun it is finished, whether or not the asker still waits."""
-        now_ms = self.now().wall_ms
         token, claim = (credential(prefix, self.random(SECRET_BYTES)) for prefix in (ROOM_TOKEN, CLAIM))
         space_id = self._new_id().lower()
         wish = NewSpace(space_id, credential_hash(token), credential_hash(claim), protocol, is_encrypted, ttl_s)
+        space = await self._open(wish)
+        return space if isinstance(space, EchoError) else Opened(space, token, claim)
+
+    async def open_for_project(
+        self,
+        wish: NewSpace,
+        more: Sequence[Event],
+        parts: Sequence[Part],
+        instead_of: str | None = None,
+    ) -> Space | EchoError:
+        """A new space without a claim, whose token is shown again; `more` is true of it from the start.
+
+        `parts` are written with it, and so is the end of the space that it is opened instead of, if that is live: its
+        `turn` is the caller's, who calls `end_written` next.
+        """
+        token = credential(ROOM_TOKEN, self.random(SECRET_BYTES))
+        sealed = self.seal_token(wish.space_id, token)
+        if not sealed:
+            return EchoError.STORAGE_NOT_READY
+        wish = replace(wish, token_hash=credential_hash(token), sealed_token=sealed)
+        return await self._open(wish, more, parts, instead_of)
+
+    async def _open(
+        self,
+        wish: NewSpace,
+        more: Sequence[Event] = (),
+        parts: Sequence[Part] = (),
+        instead_of: str | None = None,
+    ) -> Space | EchoError:
+        now_ms = self.now().wall_ms
+        closing = {} if instead_of is None else self._closings((instead_of,), Ending.BOOKED, now_ms)
         # Those that are not erased yet count: a disk that refuses to erase must not be given ever more of them.
-        spaces_now = len(self._spaces) + len(self._erasing) + self._opening
+        spaces_now = len(self._spaces) + len(self._erasing) + self._opening - len(closing)
         decided = open_space(wish, spaces_now, self.settings, now_ms)
         if isinstance(decided, EchoError):
             return decided
         fault = self.disk_fault()
         if fault is not None:
             return fault
+        space_id, decided = wish.space_id, (*decided, *more)
         self._opening += 1
         try:
             with trio.CancelScope(shield=True):
                 refused = await self.store.create(space_id)
                 if refused is not None:
                     return error_of(refused)
-                fault = await self._log.append(space_id, decided)
+                fault = await self._log.append_together({space_id: decided, **closing}, *parts)
                 if fault is not None:
                     self._erasing.add(space_id)
                     self._wake.set()
@@ -165,7 +198,27 @@ class EchoSpaces:
         self._wake.set()
         self.counts.opened += 1
         log.info("space_opened", space_id=space_id)
-        return Opened(self._apply(None, decided), token, claim)
+        return self._apply(None, decided)
+
+    async def close_together(self, space_ids: Sequence[str], ending: Ending, parts: Sequence[Part]) -> EchoError | None:
+        """Have the end of all of these written, with parts of others, by the holder of their turns, who is shielded.
+
+        After None, `end_written` is called next. Those that are over already are not missed.
+        """
+        return await self._log.append_together(self._closings(space_ids, ending, self.now().wall_ms), *parts)
+
+    def _closings(self, space_ids: Sequence[str], ending: Ending, now_ms: int) -> dict[str, Sequence[Event]]:
+        live = [space for space in map(self.get, space_ids) if space is not None]
+        closings = {space.space_id: close_space(space, ending, now_ms) for space in live}
+        return {space_id: decided for space_id, decided in closings.items() if not isinstance(decided, EchoError)}
+
+    async def end_written(self, space_ids: Sequence[str], ending: Ending) -> None:
+        """End spaces at once of which the log says so already. What the disk refuses, `run` goes on erasing."""
+        live = [space_id for space_id in space_ids if self._spaces.get(space_id) is not None]
+        for space_id in live:
+            self._over(space_id, ending)
+        with trio.CancelScope(shield=True):
+            await self._erasing.erase_due()
 
     def find(self, token: str) -> Space | None:
         """The live space of this token. Hashed first: unknown and ended take as long, and are told apart by nothing."""
@@ -232,17 +285,30 @@ class EchoSpaces:
         """To be held by whoever decides on a live space elsewhere, and has that recorded."""
         return self._turns.of(space_id, self.now().mono_s).lock
 
-    async def record(self, space_id: str, decided: Sequence[Event]) -> EchoError | None:
+    def giving_fault(self, space_id: str) -> EchoError | None:
+        """Why members of it cannot be given anything now, for the holder of its `turn`. None: it counts as given.
+
+        Spaces that are full are no reason: who cannot refresh a token cannot read either.
+        """
+        if self._has_short_disk():
+            return EchoError.STORAGE_NOT_READY
+        now_s = self.now().mono_s
+        return None if self._turns.of(space_id, now_s).givings.take(now_s) is None else EchoError.OVERLOADED
+
+    async def record(self, space_id: str, decided: Sequence[Event], *parts: Part) -> bool | EchoError:
         """Write what was decided by the holder of its `turn`. Once begun it is finished, whoever still waits.
 
-        After None it is true of the space; with a fault it is not, and of a space that ended meanwhile nobody asks.
+        True: it is true of the space. False: it is written, but the space ended meanwhile, and nobody asks any more.
+        `parts` of others are written with it.
         """
         with trio.CancelScope(shield=True):
-            fault = await self._log.append(space_id, decided)
+            fault = await self._log.append_together({space_id: decided} if decided else {}, *parts)
+        if fault is not None:
+            return fault
         current = self._spaces.get(space_id)
-        if fault is None and current is not None:
+        if current is not None:
             self._apply(current, decided)
-        return fault if current is not None else EchoError.SPACE_NOT_FOUND
+        return current is not None
 
     async def delete(self, space_id: str, claim: str | None) -> EchoError | None:
         """By its creator; without a claim, by an owner. None when nothing of it is left."""
@@ -363,13 +429,17 @@ class EchoSpaces:
         return True
 
     def disk_fault(self, more_bytes: int = 0) -> EchoError | None:
-        """Why as much as this may not be written at present, to any space; reads go on."""
+        """Why as much as this may not be written at present, to any space or beside them; reads go on."""
+        kept_bytes = self.store.totals().bytes + self.bytes_beside()
+        is_full = kept_bytes + max(1, more_bytes) > self.settings.total_bytes_max
+        return EchoError.STORAGE_NOT_READY if is_full or self._has_short_disk() else None
+
+    def _has_short_disk(self) -> bool:
         now_s = self.now().mono_s
         if now_s >= self._disk_seen_s + DISK_S:
             self._is_disk_short = self.store.disk_free_ratio() < self.settings.disk_free_min
             self._disk_seen_s = now_s
-        is_full = self.store.totals().bytes + max(1, more_bytes) > self.settings.total_bytes_max
-        return EchoError.STORAGE_NOT_READY if self._is_disk_short or is_full else None
+        return self._is_disk_short
 
 
 def error_of(refused: Refused) -> EchoError:

@@ -54,6 +54,7 @@ class AdminSpaces:
     def _shown(self, space: Space, usage: Usage) -> dict[str, Any]:
         return {
             "space_id": space.space_id,
+            "project_id": space.project_id,
             "opened_at_ms": space.opened_at_ms,
             "ends_at_ms": space.ends_at_ms,
             "protocol": space.protocol,

@@ -1,5 +1,6 @@
-"""The audit: one line in the log for every call, stream and subscription, for calls of rooms' tools, for what operators
-do, and for nodes that come and go; with two counts and a span for calls of devices' and upstreams' tools.
+"""The audit: one line in the log for every call, stream and subscription, for calls of rooms' and of projects' tools,
+for what operators do, and for nodes that come and go; with two counts and a span for calls of devices' and upstreams'
+tools.
 
 Arguments, results, tokens and strings of a device are in none of them. The counts name nobody: each label is from a
 closed set, and every cell is there from the start, so that no caller can make them grow. docs/reference/audit.md lists
@@ -93,6 +94,10 @@ class CallRecord(msgspec.Struct, eq=False):
             self.decision = Decision.ANSWERED
 
 
+def _keep_nothing(_event: str, _fields: dict[str, object]) -> None:
+    pass
+
+
 class Audit:
     def __init__(
         self,
@@ -106,6 +111,12 @@ class Audit:
         self._log = log.bind()  # once: the logger that all modules share finds its settings anew for each line
         self._now = now
         self._spans = spans
+        self.keep: Callable[[str, dict[str, object]], None] = _keep_nothing
+        """Takes each line, for those who look later."""
+
+    def _write(self, event: str, **fields: object) -> None:
+        self._log.info(event, **fields)
+        self.keep(event, fields)
 
     def call(self, record: CallRecord) -> None:
         """A call is over, its stream or subscription has begun, or neither came to be."""
@@ -119,7 +130,7 @@ class Audit:
             if refusal.denial is not None:
                 self.counts.denials[refusal.denial.code] += 1
                 kinds = refusal.denial.data.get("kinds")
-        self._log.info(
+        self._write(
             "tool_call",
             tool=record.tool,
             node_id=None if target is None else target.node_id,
@@ -162,10 +173,31 @@ class Audit:
         member_id: str | None = None,
     ) -> None:
         """A call of a room's tool over MCP is over. `tool` is one that there is, `code` a word of echo's errors."""
-        self._log.info(
+        self._write(
             "space_call",
             space_id=space_id,
             member_id=member_id,
+            tool=tool,
+            decision=str(decision),
+            code=code,
+            correlation_id=correlation_id,
+            took_ms=_rounded_ms(took_s),
+        )
+
+    def project_call(
+        self,
+        project_id: str | None,
+        tool: str | None,
+        decision: Decision,
+        *,
+        code: str | None,
+        correlation_id: str,
+        took_s: float,
+    ) -> None:
+        """A call of a project's tool over MCP is over. `project_id` is that of a project that there is."""
+        self._write(
+            "project_call",
+            project_id=project_id,
             tool=tool,
             decision=str(decision),
             code=code,
@@ -185,7 +217,7 @@ class Audit:
         took_ms: float,
     ) -> None:
         """An operator did something, or was refused. `target`: to what, by ids that we made or checked."""
-        self._log.info(
+        self._write(
             "operator_action",
             action=action,
             target=target,
@@ -201,7 +233,7 @@ class Audit:
     def node(self, record: NodeRecord) -> None:
         """A node's session is live, or over: then with the code and the reason of its close."""
         left = None if record.left is None else record.left.value
-        self._log.info(
+        self._write(
             "node_came" if record.live else "node_went",
             node_id=record.node_id,
             node_name=record.labels.name,

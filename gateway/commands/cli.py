@@ -10,8 +10,8 @@ from importlib.metadata import version
 from gateway.commands.parsing import CommandError, complain
 
 COMMANDS = (
-    "demo", "serve", "node", "nodes", "log", "token", "member", "members", "call", "watch", "space", "spaces", "ledger",
-    "policy", "schema",
+    "demo", "serve", "node", "nodes", "log", "token", "member", "members", "call", "watch", "space", "spaces",
+    "project", "site", "push", "ledger", "policy", "audit", "schema",
 )  # fmt: skip
 
 

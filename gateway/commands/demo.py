@@ -24,6 +24,7 @@ from actors.device.mock_sampler import MockSampler
 from actors.device.websocket import WebSocketDialer
 from actors.register.register_rules import Refusal
 from gateway.commands.demo_room import DemoSpace
+from gateway.commands.demo_site import BEARER_FILE, DemoSite, kept_bearer
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node_run import wall_ms
 from gateway.commands.parsing import CommandError, Subparsers
@@ -77,17 +78,20 @@ def add(commands: Subparsers) -> None:
 
 def _demo(arguments: argparse.Namespace) -> int:
     with _folder(arguments) as folder:
+        on_this_machine = is_loopback(arguments.http.rpartition(":")[0].strip("[]"))
         flags = {
             "data": str(folder),
             "http.listen": arguments.http,
             "devices.listen": arguments.devices,
             "governance.policy": str(folder / POLICY_FILE),
             # Links to spaces need an address; without settings there is one only on this machine.
-            "echo.enabled": is_loopback(arguments.http.rpartition(":")[0].strip("[]")),
+            "echo.enabled": on_this_machine,
         }
         try:
-            settings = load(None, {}, flags)
+            load(None, {}, flags)  # what is wrong with them is said before anything is made
             agent_id = _agent_with_policy(folder)
+            bearer = kept_bearer(folder) if on_this_machine else None
+            settings = load(None, {}, {**flags, "projects.api_bearer_token": bearer})
         except SettingsError as error:
             raise CommandError(str(error)) from None
         except OSError as error:
@@ -131,6 +135,10 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
             space = await DemoSpace.open(gateway)
             if space is not None and ids:
                 space.let_talk(ids[-1])  # the tutorials are about the first ones
+            bearer = settings.projects.api_bearer_token
+            site = None if bearer is None else await DemoSite.publish(gateway, folder, bearer)
+            if site is not None:
+                site.let_talk(gateway, ids)
             if ready_file is not None:
                 ready = {
                     "http": gateway.http_url,
@@ -140,12 +148,14 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
                     "operator_token": operator,
                     "nodes": ids,
                     "space": None if space is None else space.link,
+                    "api_bearer_token": bearer,
+                    "site": None if site is None else {"project_id": site.project_id, "url": site.url},
                 }
                 try:
                     await trio.Path(ready_file).write_text(json.dumps(ready) + "\n")
                 except OSError as error:
                     raise SettingsError(f"--ready-file: cannot write {ready_file}: {error.strerror}") from error
-            _say_what_to_try(gateway, ids, agent, None if space is None else space.link)
+            _say_what_to_try(gateway, ids, agent, None if space is None else space.link, site)
             await until_signalled()
             print("\nstopping ...")
             if space is not None:
@@ -208,7 +218,9 @@ async def _all_live(gateway: Running, nodes: int) -> None:
         await trio.sleep(0.02)
 
 
-def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space: str | None) -> None:
+def _say_what_to_try(
+    gateway: Running, node_ids: list[str], agent: str, space: str | None, site: DemoSite | None
+) -> None:
     live = gateway.devices.directory.live_count
     node_id = node_ids[0] if node_ids else "NODE"
     url = gateway.http_url
@@ -236,5 +248,13 @@ def _say_what_to_try(gateway: Running, node_ids: list[str], agent: str, space: s
     if space is not None:
         print(f"  curl -s {space}/prompt")
         print(f"  .venv/bin/heliograph space join {space}")
+    if site is not None:
+        bearer = f"API_BEARER_TOKEN=$(cat {gateway.folder.path / BEARER_FILE})"
+        print(f"  {bearer} .venv/bin/heliograph site ls --project {site.project_id} --data {gateway.folder.path}")
+    print("\nAn MCP client can sign in with a passkey instead of a token. Run member invite as above, open the link")
+    print(f"that it prints and make the passkey. Then give the client this address, and no token:\n\n  {url}/mcp/fleet")
+    if space is not None:
         print(f"\nA room with a node in it, for your browser:\n\n  {space}")
+    if site is not None:
+        print(f"\nA board of the fleet, on its own hostname:\n\n  {site.url}")
     print("\nCtrl-C stops everything.", flush=True)

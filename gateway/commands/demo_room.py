@@ -5,10 +5,10 @@ port that sockets use. It ends with the room.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import trio
 
@@ -29,6 +29,8 @@ from schemas.echo.times import rfc3339
 INTERVAL_MS = 2000
 RETRY_S = 5.0  # until the node is asked again, when it was not there
 CLOSE_S_MAX = 2.0  # for the space to be erased at the end of the demo; what is left of it expires
+
+Frame: TypeAlias = Mapping[str, Any]
 
 
 class DemoSpace:
@@ -53,7 +55,7 @@ class DemoSpace:
             return
         uid = f"node-{self._gateway.devices.directory.labels_of(node_id).name}"
         voice = Voice(self._spaces, rooms, self._made.token, uid if is_name(uid) else f"node-{node_id}")
-        run = partial(talk, bus, node_id, voice)
+        run = partial(talk, bus, node_id, voice, message)
         self._gateway.supervisor.start(ChildSpec(name="demo_room", run=run, kind=Kind.TEMPORARY, stage=Stage.STREAMS))
 
     async def close(self) -> None:
@@ -128,7 +130,7 @@ class Samples:
         self._came.close()
 
 
-async def talk(bus: Bus, node_id: str, voice: Voice) -> None:
+async def talk(bus: Bus, node_id: str, voice: Voice, told_of: Callable[[Frame], Frame]) -> None:
     """Until the room is over. A node that goes is listened to again when it is back."""
     while voice.has_room:
         samples = Samples()
@@ -136,7 +138,7 @@ async def talk(bus: Bus, node_id: str, voice: Voice) -> None:
         if not isinstance(attached, Failed):
             try:
                 async for frame in samples.frames:
-                    voice.say(message(frame))
+                    voice.say(told_of(frame))
                     if not voice.has_room:
                         return
             finally:
@@ -144,6 +146,6 @@ async def talk(bus: Bus, node_id: str, voice: Voice) -> None:
         await trio.sleep(RETRY_S)
 
 
-def message(frame: Mapping[str, Any]) -> dict[str, Any]:
+def message(frame: Frame) -> Frame:
     at = rfc3339(frame["ts_ms"])
     return {"capability": "metrics", "metric": "cpu", "value": round(frame["cpu_pct"], 1), "unit": "%", "at": at}

@@ -1,7 +1,7 @@
-"""An echo service over HTTP, with nothing but the link of a space: any instance, and never a data folder.
+"""An echo service over HTTP, with nothing but its address: any instance, and never a data folder.
 
-The link is a credential: `http.client` knows neither proxies nor redirects, whatever the environment or the answer
-says. What an answer means is for the commands.
+What is sent has credentials in it: `http.client` knows neither proxies nor redirects, whatever the environment or the
+answer says. What an answer means is for the commands.
 """
 
 import http.client
@@ -10,13 +10,16 @@ import ssl
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from gateway.commands.parsing import CommandError
 from gateway.commands.space_hint_rules import wait_ms, what_to_do
 from gateway.commands.space_response import ANSWER_S_MAX, BoundedResponse
 
 ANSWER_BYTES_MAX = 16 * 1024 * 1024  # of a JSON answer; a longer one is no answer of an echo service
+LIST_PAGES_MAX = 256  # and
+LIST_PAGE_BYTES_MAX = 1024 * 1024  # of a list, a few thousand entries a page; more is no list of an echo service
+LIST_CURSOR_BYTES_MAX = 1024  # the same
 _ERROR_BYTES_MAX = 64 * 1024
 _NO_SUCH_ROUTE = ("not_found", "method_not_allowed")
 
@@ -32,9 +35,15 @@ class SpaceRefusedError(Exception):
         super().__init__(f"{word}: {' '.join(part for part in (message, what_to_do(word, retry_after_ms)) if part)}")
 
 
+class UnreachableError(CommandError):
+    """The service could not be reached, or not for long enough: another attempt may succeed."""
+
+
 class EchoService:
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: what a service over https is known by; None: what the system trusts."""
         self.base = base
+        self._tls = tls
 
     def info(self, api: str) -> dict[str, Any] | None:
         """The document of a space; None at an instance that does not have that route."""
@@ -75,6 +84,21 @@ class EchoService:
             raise self.is_no_service(response.status)
         return answer
 
+    def listed(self, path: str, wants: str, headers: Mapping[str, str] = {}) -> Iterator[dict[str, Any]]:
+        """All of a list that comes in pages; `path` has a query already. Raises CommandError if it does not end."""
+        cursor: str | None = None
+        for _ in range(LIST_PAGES_MAX):
+            more = "" if cursor is None else f"&cursor={quote(cursor, safe='')}"
+            page = self.ask("GET", path + more, wants=wants, headers=headers, bytes_max=LIST_PAGE_BYTES_MAX)
+            yield from objects(page[wants])
+            following = page.get("next_cursor")
+            if not isinstance(following, str) or following == cursor:
+                return
+            if not _is_cursor(following):
+                break
+            cursor = following
+        raise self.is_no_service(200)
+
     def text(self, response: BoundedResponse) -> str:
         with self._answering():
             return response.read(ANSWER_BYTES_MAX).decode(errors="replace")
@@ -85,12 +109,18 @@ class EchoService:
 
         A body of pieces goes out as they come, in chunks unless its length is among the headers.
         """
-        with closing(self._connection()) as connection:
+        with self._lent() as connection:
             with self._answering():
                 response = self._response(connection, method, path, body, {"accept": "application/json", **headers})
                 if response.status >= 300:
                     raise self._refusal(response.status, response.read(_ERROR_BYTES_MAX))
             yield response
+
+    @contextmanager
+    def _lent(self) -> Iterator[http.client.HTTPConnection]:
+        """A connection for one request."""
+        with closing(self.connection()) as connection:
+            yield connection
 
     def _response(
         self,
@@ -108,10 +138,13 @@ class EchoService:
         response: BoundedResponse = connection.getresponse()  # type: ignore[assignment]  # its `response_class`
         return response
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def connection(self) -> http.client.HTTPConnection:
         where = urlsplit(self.base)
-        make = http.client.HTTPConnection if where.scheme == "http" else http.client.HTTPSConnection
-        connection = make(where.hostname or "", where.port, timeout=ANSWER_S_MAX)
+        host = where.hostname or ""
+        if where.scheme == "http":
+            connection = http.client.HTTPConnection(host, where.port, timeout=ANSWER_S_MAX)
+        else:
+            connection = http.client.HTTPSConnection(host, where.port, timeout=ANSWER_S_MAX, context=self._tls)
         connection.response_class = BoundedResponse
         return connection
 
@@ -122,9 +155,9 @@ class EchoService:
         except ssl.SSLCertVerificationError as error:
             raise CommandError(untrusted(self.base, error)) from None
         except http.client.BadStatusLine:  # which repeats the line
-            raise CommandError(unreachable(self.base, "what it says is no HTTP")) from None
+            raise UnreachableError(unreachable(self.base, "what it says is no HTTP")) from None
         except (OSError, http.client.HTTPException, UnicodeError) as error:  # the last: a host's name that cannot be
-            raise CommandError(unreachable(self.base, error)) from None
+            raise UnreachableError(unreachable(self.base, error)) from None
 
     def _refusal(self, status: int, body: bytes) -> Exception:
         said = json_object(body)
@@ -139,6 +172,13 @@ class EchoService:
             f"what answers at {self.base} is not an echo service, or not it alone (HTTP {status}, and not the JSON "
             "that it would send): give the service's own address"
         )
+
+
+def _is_cursor(text: str) -> bool:
+    try:
+        return len(text.encode()) <= LIST_CURSOR_BYTES_MAX
+    except UnicodeEncodeError:  # half of a pair
+        return False
 
 
 def unreachable(base: str, error: object) -> str:

@@ -5,20 +5,16 @@ import argparse
 import base64
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 from gateway.commands.parsing import CommandError, Subparsers, print_rows, printable
 from gateway.commands.space_arguments import add_action, checked_key, given_input, output, seconds, space_of
-from gateway.commands.space_client import EchoService, SpaceRefusedError, objects
+from gateway.commands.space_client import EchoService, SpaceRefusedError
 from gateway.commands.space_envelope import RoomSeal
 from gateway.commands.space_link_rules import SpaceLink
 
 VALUE_BYTES_MAX = 8 * 1024 * 1024  # of standard input; more is refused here, and every instance takes less
-LIST_PAGES_MAX = 256  # and
-LIST_PAGE_BYTES_MAX = 1024 * 1024  # of a list of keys, a few thousand a page; more is no list of an echo service
-LIST_CURSOR_CHARS_MAX = 1024  # the same
 _UNOPENED = "it is not sealed with the room's own key, or not for this key: --raw prints it as it is"
 
 
@@ -117,30 +113,13 @@ def _seal(service: EchoService, link: SpaceLink) -> RoomSeal:
 
 def _ls(arguments: argparse.Namespace) -> int:
     service, link = space_of(arguments)
-    keys = list(_keys(service, link, arguments.prefix))
+    keys = list(service.listed(f"{link.api}/kv?prefix={quote(arguments.prefix, safe='')}", "keys"))
     if arguments.json:
         print(json.dumps(keys))
     else:
         columns = ("key", "version", "size", "expires_at")
         print_rows([{column: printable(str(key.get(column, ""))) for column in columns} for key in keys])
     return 0
-
-
-def _keys(service: EchoService, link: SpaceLink, prefix: str) -> Iterator[dict[str, Any]]:
-    """All of a list that comes in pages. Raises CommandError if it does not end."""
-    cursor: str | None = None
-    for _ in range(LIST_PAGES_MAX):
-        more = "" if cursor is None else f"&cursor={quote(cursor, safe='')}"
-        path = f"{link.api}/kv?prefix={quote(prefix, safe='')}{more}"
-        page = service.ask("GET", path, wants="keys", bytes_max=LIST_PAGE_BYTES_MAX)
-        yield from objects(page["keys"])
-        following = page.get("next_cursor")
-        if not isinstance(following, str) or following == cursor:
-            return
-        if not following.isascii() or len(following) > LIST_CURSOR_CHARS_MAX:
-            break
-        cursor = following
-    raise service.is_no_service(200)
 
 
 def _rm(arguments: argparse.Namespace) -> int:

@@ -28,5 +28,7 @@ class Feature:
     """By path: whether a route of this feature takes WebSocket upgrades, with the door's UPGRADE."""
     refusal_form: FormOf = device_form_only
     """By path: how this feature says what is refused where no route answers, or before one does."""
+    counts_bodies: Callable[[str], bool] = _never
+    """By path: whether a route of this feature counts bodies itself as they come; then the door need not."""
     session_kinds: Sequence[SessionKind] = ()
     """Credentials that `/mcp` takes for this feature, and the tools that they open."""

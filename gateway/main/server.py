@@ -17,6 +17,8 @@ import trio
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.sqlite_store import SqliteStore
 from actors.member.members import Members
+from actors.project.projects import Projects
+from actors.push.counts import PushCounts
 from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -24,6 +26,7 @@ from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.api.actions import Actions
 from gateway.api.admin import Admin
+from gateway.api.admin_audit import AdminAudit
 from gateway.api.admin_members import AdminMembers
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
 from gateway.api.admin_spaces import AdminSpaces
@@ -40,13 +43,13 @@ from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
-from gateway.identity.oauth.worlds import Worlds
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
+from gateway.main.echo_side import echo_side
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase, is_known
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
@@ -64,15 +67,14 @@ from gateway.net.hypercorn.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm
 from gateway.net.router import Router
 from gateway.net.tls import leaf, server_context
+from gateway.observe.audit.audit_store import opened_audit
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
-from gateway.spaces.admission import SpaceAdmission
-from gateway.spaces.feature import counts_bodies, ends_feature, spaces_feature
-from gateway.spaces.iam_passkeys import passkeys_at
-from gateway.spaces.oauth_world import SpaceWorld
-from gateway.spaces.opening import join_iam, opened_spaces
-from gateway.spaces.room_entrance import RoomEntrance
+from gateway.projects.s3_bucket import opened_bucket
+from gateway.push.network import Network
+from gateway.push.opening import opened_project_store, push_tools
+from gateway.spaces.opening import opened_spaces
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
 from schemas.manifest import NodeIdentity
@@ -105,6 +107,7 @@ class Running:
     base: Callable[[], str] | None  # of links to spaces
     rooms: Rooms | None  # of spaces
     members: Members | None  # of tenants; None where tokens come from elsewhere
+    projects: Projects | None = None  # where spaces are on
 
     @property
     def http_url(self) -> str:
@@ -123,10 +126,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(settings: Settings, make_binding: MakeBinding = Binding) -> AsyncIterator[Running]:
+async def running(
+    settings: Settings, make_binding: MakeBinding = Binding, push_network: Network | None = None
+) -> AsyncIterator[Running]:
     """A gateway, listening, for as long as the block lasts; leaving it stops everything in order.
 
-    `make_binding` lets a test add to what the MCP endpoint offers.
+    `make_binding` lets a test add to what the MCP endpoint offers, `push_network` be a push service.
     Raises SettingsError before anything has started, ProcessMustStopError when the gateway cannot go on.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -145,7 +150,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
     has_base = settings.echo.enabled or is_known(settings.http.public_url, http.host)
     base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if has_base else None
     mint, now_here = Mint(os.urandom), now_of_this_run()
-    space_counts = SpaceCounts()
+    space_counts, push_counts = SpaceCounts(), PushCounts()
+    push = push_tools(settings.push, now_here, push_counts, push_network)
+    has_push = push is not None and settings.echo.enabled
 
     def new_id() -> str:
         return mint.mint(now_here().wall_ms)
@@ -156,7 +163,10 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
         async with (
             await SqliteStore.open(folder.log_path) as store,
             opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
+            opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
+            opened_project_store(folder.path, settings.echo.store_limits, is_wanted=has_push) as push_store,
             spans_to(settings.otel) as spans,
+            opened_audit(folder.path, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
         ):
             supervisor = Supervisor()
@@ -181,6 +191,8 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
             audit = Audit(now_here, spans, directory.labels_of)
+            if kept_audit is not None:
+                audit.keep = kept_audit.add
             directory.follow(audit.node)
 
             def still_good(principal: Principal) -> bool:
@@ -189,10 +201,6 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
-            spaces = kept.spaces if kept is not None and settings.echo.enabled else None
-            rooms = None
-            if spaces is not None:
-                rooms = Rooms(supervisor, settings.echo, spaces.now, space_counts, devices.pump.at_end_of_batch)
             members = None
             if token_keys is None:
                 members = Members(
@@ -201,27 +209,32 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 await members.load()
             limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
             ceremonies = Ceremonies(limits)
-            space_world: Worlds | None = None
 
             def is_of_fleet(credential_id: bytes) -> bool:
                 return members is not None and members.of_passkey(credential_id) is not None
 
-            echo_features: tuple[Feature, ...] = () if kept is None else (ends_feature(kept.spaces, kept.iam),)
-            if kept is not None and spaces is not None and rooms is not None and base is not None:
-                join_iam(kept.iam, spaces, rooms)
-                admission = SpaceAdmission(spaces.find, spaces.now, settings.echo, kept.iam.find)
-                entrance = RoomEntrance(admission, rooms, supervisor, devices.pump, settings.echo)
-                passkeys = passkeys_at(base, ceremonies, kept.iam, lambda: now_here().mono_s, is_of_fleet)
-                has_mcp = settings.mcp.enabled
-                routes = spaces_feature(
-                    spaces, kept.iam, admission, settings.echo, base, new_id, audit, passkeys, has_mcp=has_mcp
-                )
-                echo_features = (*echo_features, routes, entrance.feature)
-                space_world = None if passkeys is None else SpaceWorld(kept.iam)
+            echo = await echo_side(
+                kept,
+                settings,
+                base,
+                store,
+                supervisor,
+                devices.pump,
+                ceremonies,
+                audit,
+                is_of_fleet,
+                new_id,
+                folder.path,
+                echo_key,
+                bucket,
+                push,
+                push_store,
+            )
+            spaces, rooms = echo.spaces, echo.rooms
             signing_in = sign_in(
                 folder,
                 members,
-                space_world,
+                echo.world,
                 ceremonies,
                 settings.oauth,
                 base,
@@ -232,7 +245,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 logs=settings.log.mcp,
             )
             # In this order they are asked whose a credential is; one that none of them claims is a token of an agent.
-            kinds = [kind for feature in echo_features for kind in feature.session_kinds]
+            kinds = [kind for feature in echo.features for kind in feature.session_kinds]
             sessions = Sessions(settings.mcp.session_limits)
             watches = Watches(directory, bus, settings.mcp, now, new_id, calls)
 
@@ -263,7 +276,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 ledgers=devices.ledgers,
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
-                spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms),
+                spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
+                audit=kept_audit,
+                push=push_counts,
                 started_s=now_here().wall_ms / 1000,
             )
 
@@ -289,12 +304,15 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
             ]
+            if kept_audit is not None:
+                more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
             if spaces is not None and rooms is not None:
                 more.append(AdminSpaces(actions, spaces, rooms).routes)
             admin_routes = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more).routes
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
+                *(() if kept_audit is None else (Feature(start=kept_audit.start),)),
                 subscribe.feature,
                 *(mcp_features if settings.mcp.enabled else [disabled_feature()]),
                 api_feature(
@@ -309,7 +327,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,
                 ),
-                *echo_features,
+                *echo.features,
                 *signing_in.features,
             )
             for feature in features:
@@ -322,8 +340,9 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 return next(filter(None, (feature.refusal_form(path) for feature in features)), None)
 
             def body_bytes_max(path: str) -> int:
-                """By the routes of spaces, and where rooms have sessions, bodies are counted as they come."""
-                counts_itself = spaces is not None and (counts_bodies(path) or path == NAMED.path)
+                """Where rooms have sessions, bodies are counted as they come."""
+                is_of_rooms = spaces is not None and path == NAMED.path
+                counts_itself = is_of_rooms or any(feature.counts_bodies(path) for feature in features)
                 return sys.maxsize if counts_itself else _body_bytes_max(path)
 
             door = Door(
@@ -334,6 +353,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 tls=http_tls,
                 takes_upgrade=takes_upgrade,
                 form_of=form_of,
+                sites=echo.sites,
             )
             device_port = await _listening(devices.listen, nodes, "--devices")
             http_port = await _listening(door.listen, http, "--http")
@@ -365,6 +385,7 @@ async def running(settings: Settings, make_binding: MakeBinding = Binding) -> As
                 base if spaces is not None else None,
                 rooms,
                 members,
+                echo.projects,
             )
             note = folder.path / RUNNING_FILE
             certificate = None if settings.http.tls_certificate is None else leaf(settings.http.tls_certificate)

@@ -69,7 +69,7 @@ class ToolUnknown:
 class SessionKind(Protocol):
     name: str  # in the log
     instructions: str  # what a model is told first
-    scope: str  # what a client without a credential should ask for
+    scope: str | None  # what a client without a credential should ask for; None: asking gives nobody such a credential
     limits: SessionLimits
     body_bytes_max: int  # of a request; a larger one is refused
     large_max: int  # requests under way that are larger than an agent's may be; the next one is refused

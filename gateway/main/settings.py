@@ -14,6 +14,10 @@
     [governance] policy = "policy.toml"             (gateway/governance/settings.py)
     [upstreams] limits of other MCP servers         (gateway/calls/upstreams/settings.py)
     [echo]      limits of echo spaces               (gateway/spaces/settings.py)
+    [echo.s3]   a bucket for presigned uploads      (gateway/projects/s3_settings.py)
+    [projects]  projects, their sites and their API (gateway/projects/settings.py)
+    [push]      Web Push: keys and limits           (gateway/push/settings.py)
+    [audit]     how long the audit is kept          (gateway/observe/audit/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
@@ -25,10 +29,10 @@ few go by bare names too (`BARE`). A name that is not known is refused, with wha
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 
@@ -41,17 +45,29 @@ from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
-from gateway.main.command_variables import FOR_COMMANDS
+from gateway.main.command_variables import BEARERS, FOR_COMMANDS
 from gateway.mcp.settings import McpSettings
 from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
+from gateway.observe.audit.settings import AuditSettings
 from gateway.observe.log_output import LogSettings
 from gateway.observe.tracing import OtelSettings
+from gateway.projects.s3_settings import S3Settings
+from gateway.projects.settings import ProjectsSettings
+from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 
 PREFIX = "HELIOGRAPH_"
-BARE = {"MCP_ENABLED": "mcp.enabled", "MCP_RELAX_ORIGIN": "mcp.relax_origin", "LOG_MCP": "log.mcp"}
-"""Variables that also go by names without the prefix, as the echo service has them; those with it win."""
+BARE = {
+    "MCP_ENABLED": "mcp.enabled",
+    "MCP_RELAX_ORIGIN": "mcp.relax_origin",
+    "LOG_MCP": "log.mcp",
+    "VAPID_PUBLIC_KEY": "push.vapid_public_key",
+    "VAPID_PRIVATE_KEY": "push.vapid_private_key",
+    "VAPID_SUBJECT": "push.vapid_subject",
+    **dict.fromkeys(reversed(BEARERS), "projects.api_bearer_token"),  # so commands can share the environment
+}
+"""Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
 UNIX = "unix:"
 
@@ -111,6 +127,11 @@ class _Devices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     trusted_proxies: list[str] = []  # as for agents: networks whose X-Forwarded-For is believed
 
 
+@dataclass(frozen=True, slots=True)
+class _Echo(EchoSettings):
+    s3: S3Settings | None = None  # a bucket for presigned uploads; None: they come to us
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: str = DATA
     http: _Http = msgspec.field(default_factory=_Http)
@@ -126,7 +147,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     members: MemberSettings = msgspec.field(default_factory=MemberSettings)
     governance: GovernanceSettings = msgspec.field(default_factory=GovernanceSettings)
     upstreams: UpstreamSettings = msgspec.field(default_factory=UpstreamSettings)
-    echo: EchoSettings = msgspec.field(default_factory=EchoSettings)
+    echo: _Echo = msgspec.field(default_factory=_Echo)
+    projects: ProjectsSettings = msgspec.field(default_factory=ProjectsSettings)
+    push: PushSettings = msgspec.field(default_factory=PushSettings)
+    audit: AuditSettings = msgspec.field(default_factory=AuditSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
 
@@ -151,9 +175,6 @@ def _networks(section: str, texts: list[str]) -> tuple[Network, ...]:
         raise SettingsError(f"{section}.trusted_proxies is a list of networks, such as 10.0.0.0/8") from None
 
 
-_SECTIONS = frozenset(Settings.__struct_fields__) - {"data"}
-
-
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
     """`flags` by dotted name, such as `http.listen`; those that are None were not given. Raises SettingsError."""
     values: dict[str, Any] = {}
@@ -168,7 +189,7 @@ def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, 
         if name in environment:
             _put(values, dotted, _read(environment[name], _kind(dotted)))
     for name, value in environment.items():
-        if name.startswith(PREFIX) and name not in FOR_COMMANDS:
+        if name.startswith(PREFIX) and name not in FOR_COMMANDS and name not in BARE:
             dotted = _dotted(name.removeprefix(PREFIX).lower())
             _put(values, dotted, _read(value, _kind(dotted)))
     for name, value in flags.items():
@@ -187,19 +208,34 @@ def _refuse_unknown(values: Mapping[str, Any], settings: type, place: str = "") 
     for name, value in values.items():
         if name not in known:
             raise SettingsError(f"a setting is wrong: there is no {place}{name}; there are {', '.join(sorted(known))}")
-        if isinstance(value, dict) and hasattr(known[name], "__annotations__"):
-            _refuse_unknown(value, known[name], f"{place}{name}.")
+        section = _section(known[name])
+        if isinstance(value, dict) and section is not None:
+            _refuse_unknown(value, section, f"{place}{name}.")
 
 
-def _dotted(name: str) -> str:
-    section, _, rest = name.partition("_")
-    return f"{section}.{rest}" if section in _SECTIONS and rest else name
+def _dotted(name: str, settings: type = Settings) -> str:
+    """Of a variable's name, which has underscores between sections and within names."""
+    known = get_type_hints(settings)
+    first, _, rest = name.partition("_")
+    section = _section(known.get(first))
+    return f"{first}.{_dotted(rest, section)}" if name not in known and section is not None and rest else name
 
 
 def _kind(dotted: str) -> Any:
-    section, _, name = dotted.rpartition(".")
-    place = get_type_hints(Settings)[section] if section else Settings
-    return get_type_hints(place).get(name, Any)
+    first, _, rest = dotted.partition(".")
+    place: Any = Settings
+    while rest:
+        place = _section(get_type_hints(place).get(first))
+        if place is None:
+            return Any
+        first, _, rest = rest.partition(".")
+    return get_type_hints(place).get(first, Any)
+
+
+def _section(kind: Any) -> type | None:
+    """What a setting is made of, if it is a section, one that may be absent too."""
+    made_of = [one for one in (get_args(kind) or (kind,)) if hasattr(one, "__annotations__")]
+    return made_of[0] if made_of else None
 
 
 def _read(text: str, kind: Any) -> Any:
@@ -217,10 +253,12 @@ def _read(text: str, kind: Any) -> Any:
 
 
 def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
-    section, _, name = dotted.rpartition(".")
-    target = values.setdefault(section, {}) if section else values
-    if not isinstance(target, dict):
-        raise SettingsError(f"{section} is a section, not a value")
+    *sections, name = dotted.split(".")
+    target: Any = values
+    for section in sections:
+        target = target.setdefault(section, {})
+        if not isinstance(target, dict):
+            raise SettingsError(f"{section} is a section, not a value")
     target[name] = value
 
 

@@ -52,7 +52,7 @@ class McpEndpoint:
         self._settings = settings
         self._public_url = public_url
         self._sign_in_base = sign_in_base
-        self._scope = kinds[0].scope if kinds else Scope.READ_ONLY.value
+        self._scope = next(filter(None, (kind.scope for kind in kinds)), Scope.READ_ONLY.value)
         kind = RouteKind(TokenClass.AGENT_RUNTIME, (Scope.READ_ONLY, *TOOL_SCOPES), challenge=self._challenge)
         self._agents = Authenticator(verifier, now, kind)
         transport = Transport(

@@ -31,6 +31,7 @@ class Sessions:
     def __init__(self, limits: SessionLimits) -> None:
         self._limits = limits
         self._by_id: dict[str, McpSession] = {}
+        self._of_credential: dict[str, set[McpSession]] = {}  # a space ends with more than a thousand of them
         self._places = 0  # taken: by those that are open, or opening
         self._per_account: Counter[tuple[int, Hashable]] = Counter()  # of these, by which of the limits it is for
 
@@ -69,6 +70,7 @@ class Sessions:
     def begin(self, session_id: str, caller: Caller, expires_s: float, now_s: float, view: str = MAIN) -> McpSession:
         session = McpSession(session_id, caller, expires_s, now_s, view)
         self._by_id[session_id] = session
+        self._of_credential.setdefault(caller.credential_id, set()).add(session)
         return session
 
     def end(self, session: McpSession) -> None:
@@ -76,13 +78,17 @@ class Sessions:
         if self._by_id.pop(session.id, None) is None:
             return
         self.give_up(session.owner)
+        credential_id = session.owner.credential_id
+        others = self._of_credential[credential_id]
+        others.discard(session)
+        if not others:
+            del self._of_credential[credential_id]
         if session.watch is not None:
             session.watch.close()
 
     def revoke(self, credential_id: str) -> None:
-        for session in self._by_id.values():
-            if session.owner.credential_id == credential_id:
-                session.revoked = True
+        for session in self._of_credential.get(credential_id, ()):
+            session.revoked = True
 
     def prolong(self, now_s: float, until_s: Callable[[Caller], float], view: str = MAIN) -> None:
         """Ask once more of those whose credential should have ended by now: it may have been given more time."""

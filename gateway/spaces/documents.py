@@ -3,10 +3,10 @@
 The texts are in the files beside this one, with a place for each value of this instance; all values are our own.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from string import Template
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypeAlias, TypedDict
 
 from actors.space.events import Space
 from actors.space.store import StoredFile
@@ -26,6 +26,18 @@ _SIGN_IN = Template(
     "what the scopes allow."
 )
 _NO_SIGN_IN = "OAuth and\npasskeys are not offered on this instance."
+_PUSH_TOOLS = "the bodies of these routes, as Web Push below has them"
+_NO_PUSH_TOOLS = "`push_not_configured`: this instance does not offer Web Push"
+_PUSH = Template(
+    "  GET    $base/api/s/$token/push/vapid-public\n"
+    "  POST   $base/api/s/$token/push/subscribe     (a browser's PushSubscription)\n"
+    "  POST   $base/api/s/$token/push/unsubscribe\n"
+    "  POST   $base/api/s/$token/push/notify\n"
+    "\n"
+    'Push: notify with {"title": "...", "body": "...", "data": any, "sub": "lobby", "tuid": "ada"}; the last three\n'
+    "are optional. It reaches people whose browsers have subscribed, also when none of their pages is open.\n"
+    'Subscribe with {"subscription": {...}, "uid": "ada", "subs": ["lobby"]}.\n'
+)
 _PLAIN = "Encryption is off: values and messages are readable by the operator of this service."
 _ENCRYPTED = Template(
     "Encryption is on: values and message data must be JWE compact strings (alg dir, enc A256GCM, random 96-bit IV).\n"
@@ -45,6 +57,18 @@ _IAM_ON = Template(
     "Sent again, with a new token, it keeps the socket open. Members sign in at $base/s/$token. Without a valid\n"
     "access token the answer is 401 or close 4401, without the scope 403, close 4403 or insufficient_scope."
 )
+
+
+AppPromptOf: TypeAlias = Callable[[str], str | None]  # by a project's id, its own text
+
+
+def no_app_prompt(_project_id: str) -> str | None:
+    return None
+
+
+def app_prompt(text: str | None) -> str:
+    """A project's own text as it follows the room's; that it cannot end that part, its rules have seen to."""
+    return f"<APP_PROMPT>\n{text}\n</APP_PROMPT>\n" if text else ""
 
 
 class Rest(TypedDict):
@@ -80,10 +104,22 @@ class FileDocument(TypedDict):
 
 class Documents:
     def __init__(
-        self, settings: EchoSettings, base: Callable[[], str], *, has_mcp: bool = True, has_sign_in: bool = False
+        self,
+        settings: EchoSettings,
+        base: Callable[[], str],
+        app_prompt_of: AppPromptOf = no_app_prompt,
+        sections: Sequence[Callable[[], str]] = (),
+        *,
+        has_mcp: bool = True,
+        has_sign_in: bool = False,
+        has_push: bool = False,
     ) -> None:
+        """`sections` are what other features have to say in the description, as markdown with headings."""
         self._settings = settings
+        self._sections = sections
         self._base = base
+        self._app_prompt_of = app_prompt_of
+        self._has_push = has_push
         self._has_mcp = has_mcp
         self._has_sign_in = has_sign_in
 
@@ -123,12 +159,16 @@ class Documents:
         return {"files": [self.file(file, space, token) for file in files]}
 
     def prompt(self, space: Space, token: str) -> str:
-        """For whoever has the token, also where that is not enough to get in: then without the key."""
+        """For whoever has the token, also where that is not enough to get in: then without the key.
+
+        In a project's room, the project's own text follows.
+        """
         info = self.info(space, token)
         encryption = _PLAIN
         if space.is_encrypted:
             encryption = _ENCRYPTED.substitute(key=_KEY_ELSEWHERE if space.has_iam else info["encryption_key"])
-        return _PROMPT.substitute(
+        own = None if space.project_id is None else self._app_prompt_of(space.project_id)
+        prompt = _PROMPT.substitute(
             self._values(),
             token=token,
             space_id=space.space_id,
@@ -136,15 +176,19 @@ class Documents:
             protocol=space.protocol,
             websocket_url=info["websocket_url"],
             encryption=encryption,
+            push=_PUSH.substitute(base=self._base(), token=token) if self._has_push else "",
             users=_MEMBERS if space.has_iam else _HOLDERS,
             iam=_IAM_ON.substitute(base=self._base(), token=token) if space.has_iam else _IAM_OFF,
         )
+        return prompt + app_prompt(own)
 
     def description(self) -> str:
         values = self._values()
         sign_in = _SIGN_IN.substitute(values) if self._has_sign_in else _NO_SIGN_IN
-        mcp = _MCP.substitute(values, sign_in=sign_in) if self._has_mcp else _NO_MCP
-        return _DESCRIPTION.substitute(values, mcp=mcp)
+        push_tools = _PUSH_TOOLS if self._has_push else _NO_PUSH_TOOLS
+        mcp = _MCP.substitute(values, sign_in=sign_in, push=push_tools) if self._has_mcp else _NO_MCP
+        sections = "".join(f"\n{section().strip()}\n" for section in self._sections)
+        return _DESCRIPTION.substitute(values, mcp=mcp, sections=sections)
 
     def _values(self) -> dict[str, object]:
         settings = self._settings

@@ -1,6 +1,6 @@
 """All routes of echo spaces but rooms, as one feature, and what ends spaces on time as another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from actors.space.iam import SpaceIam
@@ -13,12 +13,12 @@ from actors.supervision.supervisor import Supervisor
 from gateway.calls.audit import Audit
 from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.main.feature import Feature
-from gateway.net.exchange import Exchange
-from gateway.net.router import Handler, Route
+from gateway.net.refusal_counts import counted
+from gateway.net.router import Route
 from gateway.pages.assets import Assets
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.creation import CREATION_PATH, Creation
-from gateway.spaces.documents import Documents
+from gateway.spaces.documents import AppPromptOf, Documents, no_app_prompt
 from gateway.spaces.file_routes import FileRoutes
 from gateway.spaces.iam_ceremonies import IamCeremonies, PasskeyCeremonies
 from gateway.spaces.iam_routes import IamRoutes
@@ -27,6 +27,7 @@ from gateway.spaces.mcp_sessions import RoomSessions
 from gateway.spaces.pages import ASSETS, STATIC
 from gateway.spaces.pages.page_routes import PageRoutes, Protection
 from gateway.spaces.refusals import form_at
+from gateway.spaces.room_push import NoPush, RoomPush
 from gateway.spaces.room_tools import RoomTools
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.space_routes import PREFIX, Methods, SpaceRoutes
@@ -43,26 +44,50 @@ def spaces_feature(
     new_id: Callable[[], str],
     audit: Audit,
     passkeys: PasskeyCeremonies | None = None,
+    push: RoomPush | None = None,
     *,
+    app_prompt_of: AppPromptOf = no_app_prompt,
+    sections: Sequence[Callable[[], str]] = (),
     has_mcp: bool = True,
 ) -> Feature:
     """`base` is how clients reach this gateway, without a slash at its end; it is asked once the gateway listens.
+    `sections` are what other features say in `/service/description`.
 
-    Without `passkeys` nobody can become a member, so IAM stays off.
+    Without `passkeys` nobody can become a member, so IAM stays off but in rooms of projects. Without `push` nobody is
+    notified.
     """
-    documents = Documents(settings, base, has_mcp=has_mcp, has_sign_in=passkeys is not None)
+    push = push or NoPush()
+    documents = Documents(
+        settings,
+        base,
+        app_prompt_of,
+        sections,
+        has_mcp=has_mcp,
+        has_sign_in=passkeys is not None,
+        has_push=push.is_configured,
+    )
     shares = UploadShares(settings)
     space_values, space_files = SpaceValues(spaces), SpaceFiles(spaces, new_id)
-    kv, files = KvRoutes(space_values, settings), FileRoutes(space_files, settings, documents, shares)
+    kv = KvRoutes(space_values, settings, admission)
+    files = FileRoutes(space_files, settings, documents, shares, admission)
     more: dict[tuple[str, bool], Methods] = {
         ("files", False): {"GET": files.list, "POST": files.upload},
         ("files", True): {"GET": files.download, "DELETE": files.delete},
         **IamRoutes(iam, admission, settings, base).methods,
+        **push.methods,
     }
     if passkeys is not None:
         more |= IamCeremonies(iam, passkeys, admission, settings, base, lambda: spaces.now().mono_s).methods
     protection = Protection(passkeys is not None, iam.is_claim_used)
-    pages = PageRoutes(admission, documents, settings, base, lambda: spaces.now().wall_ms, protection)
+    pages = PageRoutes(
+        admission,
+        documents,
+        settings,
+        base,
+        lambda: spaces.now().wall_ms,
+        protection,
+        has_push=push.is_configured,
+    )
     routes: dict[str, Route] = {
         **pages.routes,
         **Assets(ASSETS, STATIC, PASSKEY_SCRIPT).routes,
@@ -71,13 +96,17 @@ def spaces_feature(
         **TextRoutes(admission, documents).routes,
     }
     refused = spaces.counts.requests_refused
-    counted = {path: (method, _counted(handle, refused)) for path, (method, handle) in routes.items()}
-    tools = RoomTools(space_values, space_files, documents, shares, settings)
+    tools = RoomTools(space_values, space_files, documents, shares, settings, push)
     sessions = RoomSessions(tools, admission, spaces, iam, settings, audit, new_id)
     spaces.on_end.append(sessions.end)
     iam.on_iam.append(sessions.end)
     iam.on_grant_end.append(sessions.end_grant)
-    return Feature(counted, refusal_form=partial(form_at, refused=refused), session_kinds=(sessions,))
+    return Feature(
+        counted(routes, refused),
+        refusal_form=partial(form_at, refused=refused),
+        counts_bodies=counts_bodies,
+        session_kinds=(sessions,),
+    )
 
 
 def ends_feature(spaces: EchoSpaces, iam: SpaceIam) -> Feature:
@@ -89,19 +118,6 @@ def ends_feature(spaces: EchoSpaces, iam: SpaceIam) -> Feature:
         supervisor.start(ChildSpec(name="space_iam", run=iam.run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
     return Feature(start=start)
-
-
-def _counted(handle: Handler, refused: dict[str, int]) -> Handler:
-    """The same, and a refusal is counted by its word."""
-
-    async def counted(exchange: Exchange) -> None:
-        try:
-            await handle(exchange)
-        finally:
-            if exchange.refused_with is not None:
-                refused[exchange.refused_with] += 1
-
-    return counted
 
 
 def counts_bodies(path: str) -> bool:

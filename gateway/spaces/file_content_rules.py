@@ -1,4 +1,4 @@
-"""Names, types and ranges of files: what of a stranger's upload may be shown again, and how. Pure.
+"""Names and types of files: what of a stranger's upload may be shown again, and how. Pure.
 
 Whatever was uploaded is served as an attachment, never as a page of ours. Of types, only those are repeated that a
 browser shows without running anything.
@@ -6,7 +6,6 @@ browser shows without running anything.
 
 import re
 import unicodedata
-from dataclasses import dataclass
 from urllib.parse import quote
 
 NAME_CHARS_MAX = 200  # more is cut off
@@ -16,8 +15,6 @@ _TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/[a-z0-9][a-z0-9!#$&^_.+-]{0
 _SHOWN = frozenset({"application/pdf", "application/json", "text/plain"})
 _SHOWN_KINDS = ("image/", "audio/", "video/")
 _UNSEEN = ("C", "Zl", "Zp")  # categories: control, format, surrogates and the like; line and paragraph separators
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)", re.ASCII | re.IGNORECASE)
-_DIGITS_MAX = 19  # read of a number; one that has more lies beyond every file, and so do these of it
 
 
 def file_name(claimed: str) -> str:
@@ -42,33 +39,3 @@ def served_type(stored: str) -> str:
 def disposition(name: str) -> str:
     """RFC 6266, with the name in the one form that every character survives."""
     return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
-
-
-@dataclass(frozen=True, slots=True)
-class ByteRange:
-    start: int
-    length: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unsatisfiable:
-    """Nothing of the file lies in the range."""
-
-
-def byte_range(header: str | None, size: int) -> ByteRange | Unsatisfiable | None:
-    """RFC 9110 §14: None, the whole file, also for several ranges and what is none."""
-    found = None if header is None else _RANGE.fullmatch(header.strip())
-    first, last = (None, None) if found is None else map(_number, found.groups())
-    if first is None:
-        if last is None:
-            return None
-        length = min(last, size)
-        return ByteRange(size - length, length) if length else Unsatisfiable()
-    if last is not None and last < first:
-        return None  # malformed
-    end = size - 1 if last is None else min(last, size - 1)
-    return ByteRange(first, end - first + 1) if first < size else Unsatisfiable()
-
-
-def _number(digits: str) -> int | None:
-    return int(digits.lstrip("0")[:_DIGITS_MAX] or "0") if digits else None

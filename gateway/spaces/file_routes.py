@@ -1,6 +1,6 @@
 """`/api/s/:token/files` and `/api/s/:token/files/:file_id`: uploads as they come, downloads in pieces, never whole."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -9,20 +9,13 @@ from actors.space.events import Space
 from actors.space.space_files import FileComing, SpaceFiles
 from actors.space.store import StoredFile
 from gateway.net.body_pace_rules import BodyPace
+from gateway.net.byte_range_rules import ByteRange, Unsatisfiable, byte_range
 from gateway.net.cors import CORS
 from gateway.net.exchange import BodyTooLarge, Exchange, Receive, Send
-from gateway.spaces.admission import address_of
+from gateway.spaces.admission import SpaceAdmission, address_of
 from gateway.spaces.answers import NO_STORE, media_type, refuse
 from gateway.spaces.documents import Documents
-from gateway.spaces.file_content_rules import (
-    ByteRange,
-    Unsatisfiable,
-    byte_range,
-    disposition,
-    file_name,
-    served_type,
-    stored_type,
-)
+from gateway.spaces.file_content_rules import disposition, file_name, served_type, stored_type
 from gateway.spaces.multipart import OVERHEAD_BYTES_MAX, MultipartFile, boundary_of
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.upload_shares import SHARE_AGAIN_MS, UploadShares
@@ -39,11 +32,19 @@ _SANDBOX: Mapping[bytes, bytes] = {
 
 
 class FileRoutes:
-    def __init__(self, files: SpaceFiles, settings: EchoSettings, documents: Documents, shares: UploadShares) -> None:
+    def __init__(
+        self,
+        files: SpaceFiles,
+        settings: EchoSettings,
+        documents: Documents,
+        shares: UploadShares,
+        admission: SpaceAdmission,
+    ) -> None:
         self._files = files
         self._settings = settings
         self._documents = documents
         self._shares = shares
+        self._admission = admission
         self._pace = BodyPace(
             settings.upload_free_s, settings.upload_bytes_per_s_min, idle_s_max=settings.upload_idle_s_max
         )
@@ -69,18 +70,22 @@ class FileRoutes:
         if media_type(content_type) != "multipart/form-data":
             await refuse(exchange, EchoError.UNSUPPORTED_MEDIA_TYPE, CORS)
             return
-        boundary = boundary_of(content_type)
+        boundary, fault_now = boundary_of(content_type), self._admission.fault_later(exchange, space, token)
         with self._shares.take(address_of(exchange), space.space_id) as is_free:
             if not is_free:
                 await refuse(exchange, EchoError.RATE_LIMITED, CORS, SHARE_AGAIN_MS)
                 return
-            stored = EchoError.INVALID_PAYLOAD if boundary is None else await self._take(exchange, space, boundary)
+            stored: StoredFile | EchoError = EchoError.INVALID_PAYLOAD
+            if boundary is not None:
+                stored = await self._take(exchange, space, boundary, fault_now)
         if isinstance(stored, EchoError):
             await refuse(exchange, stored, CORS)
             return
         await exchange.json(self._documents.file(stored, space, token), 201, {**NO_STORE, **CORS})
 
-    async def _take(self, exchange: Exchange, space: Space, boundary: bytes) -> StoredFile | EchoError:
+    async def _take(
+        self, exchange: Exchange, space: Space, boundary: bytes, fault_now: Callable[[], EchoError | None]
+    ) -> StoredFile | EchoError:
         """Whatever ends this early leaves nothing of the file."""
         body, bytes_left = MultipartFile(boundary), self._settings.file_bytes_max + OVERHEAD_BYTES_MAX
         if exchange.announced_bytes() > bytes_left:
@@ -89,6 +94,9 @@ class FileRoutes:
         coming: FileComing | None = None
         async with AsyncExitStack() as stack:
             while (chunk := await exchange.next_chunk()) is not None:
+                ended = fault_now()
+                if ended is not None:
+                    return ended
                 bytes_left -= len(chunk)
                 if bytes_left < 0:
                     raise BodyTooLarge
@@ -107,11 +115,12 @@ class FileRoutes:
                         return fault
             if coming is None or not body.is_complete:
                 return EchoError.INVALID_PAYLOAD
-            return await coming.finish()
+            return fault_now() or await coming.finish()
 
     # ---- out ---------------------------------------------------------------------------------------------------------
 
-    async def download(self, exchange: Exchange, space: Space, _: str, file_id: str) -> None:
+    async def download(self, exchange: Exchange, space: Space, token: str, file_id: str) -> None:
+        fault_now = self._admission.fault_later(exchange, space, token)
         file = await self._files.find(space, file_id)
         if isinstance(file, EchoError):
             await refuse(exchange, file, CORS)
@@ -127,8 +136,7 @@ class FileRoutes:
             return
         headers = {**_SANDBOX, b"etag": etag.encode(), b"content-disposition": disposition(file.name).encode()}
         if part is not None:
-            last = part.start + part.length - 1
-            headers[b"content-range"] = b"bytes %d-%d/%d" % (part.start, last, file.size)
+            headers[b"content-range"] = part.content_range(file.size)
         whole = part or ByteRange(0, file.size)
         fields = [
             (b"content-type", served_type(file.content_type).encode()),
@@ -141,17 +149,24 @@ class FileRoutes:
             "headers": fields,
         }
         sent = 0 if exchange.method == "HEAD" else whole.length
-        await exchange.hand_over(partial(self._send, start, space, file_id, ByteRange(whole.start, sent)))
+        await exchange.hand_over(partial(self._send, start, space, file_id, ByteRange(whole.start, sent), fault_now))
 
     async def _send(
-        self, start: dict[str, Any], space: Space, file_id: str, part: ByteRange, _: Receive, send: Send
+        self,
+        start: dict[str, Any],
+        space: Space,
+        file_id: str,
+        part: ByteRange,
+        fault_now: Callable[[], EchoError | None],
+        _: Receive,
+        send: Send,
     ) -> None:
-        """If the file or its space goes in between, the answer breaks off."""
+        """If the file, its space or the reader's grant goes in between, the answer breaks off."""
         await send(start)
         at, end = part.start, part.start + part.length
         while at < end:
             piece = await self._files.read(space, file_id, at, min(READ_BYTES, end - at))
-            if piece is None:
+            if piece is None or fault_now() is not None:
                 return
             at += len(piece)
             await send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -145,7 +145,11 @@ class IamCeremonies:
             coming = _Coming(secrets.token_bytes(USER_HANDLE_BYTES), invite=wish.invite)
             fault, label = self._iam.entry_fault(space, wish.invite), "New member"
         elif by is not None and FULL in by.scopes:
-            member = next(one for one in self._iam.members(space.space_id) if one.member_id == by.member_id)
+            members = self._iam.members(space.space_id)
+            member = next((one for one in members if one.member_id == by.member_id), None)
+            if member is None:  # a token of the operator: it is nobody's who could have a passkey
+                await refuse(exchange, EchoError.INSUFFICIENT_SCOPE)
+                return
             coming, known = _Coming(member.user_handle, by=by), tuple(one.credential_id for one in member.passkeys)
             fault, label = None, member.label or "Member"
         else:

@@ -5,6 +5,7 @@ from actors.space.kv_rules import list_wish, precondition
 from actors.space.space_values import SpaceValues
 from gateway.net.cors import CORS
 from gateway.net.exchange import Exchange
+from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.answers import CONTENT_TYPES, NO_STORE, accepted_encoding, encoding_of_body, refuse
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.errors import EchoError
@@ -15,9 +16,10 @@ _LIMIT_DIGITS_MAX = 9
 
 
 class KvRoutes:
-    def __init__(self, values: SpaceValues, settings: EchoSettings) -> None:
+    def __init__(self, values: SpaceValues, settings: EchoSettings, admission: SpaceAdmission) -> None:
         self._values = values
         self._settings = settings
+        self._admission = admission
 
     async def read(self, exchange: Exchange, space: Space, _: str, key: str) -> None:
         encoding = accepted_encoding(exchange.header(b"accept"), space.protocol)
@@ -40,7 +42,9 @@ class KvRoutes:
         if isinstance(condition, EchoError):
             await refuse(exchange, condition, CORS)
             return
+        fault_now = self._admission.fault_later(exchange, space, token)
         write = decode_write(await exchange.body(self._settings.body_bytes_max), encoding)
+        write = fault_now() or write
         put = write if isinstance(write, EchoError) else await self._values.put(space, token, key, write, condition)
         if isinstance(put, EchoError):
             await refuse(exchange, put, CORS)

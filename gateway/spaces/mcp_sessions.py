@@ -7,22 +7,23 @@ room has is a guess. Each call leaves one line in the audit. What sessions are a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from actors.grants.grants import Access
 from actors.space.iam import SpaceIam
 from actors.space.spaces import EchoSpaces
-from gateway.calls.audit import Audit, Decision
+from gateway.calls.audit import Audit
+from gateway.calls.echo_calls import NO_SUCH_TOOL, CallEnd, EchoCalls, Failure, Outcome
+from gateway.calls.large_call_rules import LongTexts
 from gateway.main.session_kind import Caller, LargeShare, SessionLimits, ToolDone, ToolFailed, ToolUnknown
-from gateway.net.body_pace_rules import BodyPace
 from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import Exchange
 from gateway.spaces.admission import SpaceAdmission, address_of
-from gateway.spaces.large_call_rules import is_large_answer, is_mostly_text
 from gateway.spaces.refusals import form_of_sessions
-from gateway.spaces.room_tools import SHOW_TOKEN, Failure, RoomCaller, RoomTools, credential_of, credential_of_grant
+from gateway.spaces.room_tools import SHOW_TOKEN, RoomCaller, RoomTools, credential_of, credential_of_grant
 from gateway.spaces.settings import EchoSettings
-from schemas.echo.errors import EchoError, error_object
+from schemas.echo.errors import EchoError
 from schemas.echo.names import IAM_ACCESS, ROOM_TOKEN
 from schemas.echo.room_tools import FULL, ROOM_TOOLS, RoomTool
 
@@ -32,13 +33,13 @@ _INSTRUCTIONS = (
     "addresses, the WebSocket for live messages among them. A result with isError carries an object: error is a word "
     "for programs, message says what is wrong."
 )
-NO_SUCH_TOOL = Failure(EchoError.NOT_FOUND)
+_LONG = LongTexts("data_base64", "value")
 
 
 class RoomSessions:
     name = "space"
     instructions = _INSTRUCTIONS
-    scope = FULL
+    scope: str | None = FULL
 
     def __init__(
         self,
@@ -68,10 +69,8 @@ class RoomSessions:
         self._iam = iam
         self._audit = audit
         self._refused = spaces.counts.requests_refused
-        self._new_id = new_id
-        self.body_pace = BodyPace(
-            settings.upload_free_s, settings.upload_bytes_per_s_min, idle_s_max=settings.upload_idle_s_max
-        )
+        self._calls = EchoCalls(self._refused, spaces.now, new_id)
+        self.body_pace = settings.body_pace
         self.refusal_form = form_of_sessions(self._refused)
 
     def end(self, space_id: str) -> None:
@@ -109,7 +108,7 @@ class RoomSessions:
         return None if refusal.error is EchoError.SPACE_NOT_FOUND else refusal
 
     def takes_large(self, body: bytes) -> bool:
-        return is_mostly_text(body)
+        return _LONG.are_most_of(body)
 
     def is_good(self, caller: Caller) -> bool:
         return self.ends_at_ms(caller) > self._spaces.now().wall_ms
@@ -131,33 +130,22 @@ class RoomSessions:
         self, caller: Caller, name: str, arguments: Any, share: LargeShare
     ) -> ToolDone | ToolFailed | ToolUnknown:
         assert isinstance(caller, RoomCaller)
-        correlation_id, began_s, tool = self._new_id(), self._spaces.now().mono_s, ROOM_TOOLS.get(name)
-        decision = Decision.ABANDONED
-        outcome: Mapping[str, Any] | Failure | None = None
-        try:
-            outcome = await self._outcome(caller, tool, arguments, share)
-            decision = Decision.REFUSED if isinstance(outcome, Failure) else Decision.ANSWERED
-        finally:
-            self._audit.space_call(
-                caller.space.space_id,
-                None if tool is None else tool.name,
-                decision,
-                member_id=None if caller.access is None else caller.access.member_id,
-                code=outcome.error.word if isinstance(outcome, Failure) else None,
-                correlation_id=correlation_id,
-                took_s=self._spaces.now().mono_s - began_s,
-            )
-        if not isinstance(outcome, Failure):
-            return ToolDone(outcome, correlation_id)
-        self._refused[outcome.error.word] += 1
-        if outcome is NO_SUCH_TOOL:
-            return ToolUnknown(correlation_id)
-        error = {**error_object(outcome.error, correlation_id, outcome.retry_after_ms), **outcome.more}
-        return ToolFailed(error, correlation_id)
+        tool = ROOM_TOOLS.get(name)
+        audit = partial(self._audited, caller, None if tool is None else tool.name)
+        return await self._calls.run(partial(self._outcome, caller, tool, arguments, share), share, audit)
 
-    async def _outcome(
-        self, caller: RoomCaller, tool: RoomTool | None, arguments: Any, share: LargeShare
-    ) -> Mapping[str, Any] | Failure:
+    def _audited(self, caller: RoomCaller, tool: str | None, end: CallEnd) -> None:
+        self._audit.space_call(
+            caller.space.space_id,
+            tool,
+            end.decision,
+            member_id=None if caller.access is None else caller.access.member_id,
+            code=end.code,
+            correlation_id=end.correlation_id,
+            took_s=end.took_s,
+        )
+
+    async def _outcome(self, caller: RoomCaller, tool: RoomTool | None, arguments: Any, share: LargeShare) -> Outcome:
         over_rate = self._admission.admit_call(caller.space)
         if over_rate is not None:
             return Failure(over_rate.error, over_rate.wait_ms)
@@ -171,9 +159,4 @@ class RoomSessions:
             caller = replace(caller, token=self._spaces.token_of(caller.space) or "")
         if not caller.token and tool.name in SHOW_TOKEN:  # `echo.key` is not the one that sealed it
             return Failure(EchoError.STORAGE_NOT_READY)
-        outcome = await self._tools.by_name[tool.name](caller, arguments, share)
-        if isinstance(outcome, EchoError):
-            return Failure(outcome)
-        if not isinstance(outcome, Failure) and is_large_answer(outcome) and not share.take():
-            return Failure(EchoError.OVERLOADED)
-        return outcome
+        return await self._tools.by_name[tool.name](caller, arguments, share)

@@ -47,7 +47,7 @@ _HANDSHAKE = frozenset({b"connection", b"upgrade", b"sec-websocket-key", b"sec-w
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    space: Space
+    space: Space | None  # None: it has ended since
     opening: Opening
     encoding: Encoding
     is_offered: bool  # what was not offered must not be chosen
@@ -109,8 +109,7 @@ class RoomEntrance:
             opening = None
         if opening is None or answer is None:
             return Refusal(EchoError.INVALID_PAYLOAD)
-        if space.has_iam:
-            opening = replace(opening, needs_auth=True, access_token=exchange.bearer())
+        opening = _asked_for_access(opening, space, exchange.bearer())
         if self.sockets >= self._services.settings.sockets_max or not self._rooms.has_place_for(space.space_id):
             return Refusal(EchoError.OVERLOADED)
         address = address_of(exchange)
@@ -133,6 +132,9 @@ class RoomEntrance:
             on_end()
 
         connection = RoomSocket(sock, key, self._services, leave, is_text=is_text, opening=admitted.answer)
+        if admitted.space is None:
+            connection.close(RoomClose.GONE)
+            return
         try:
             room = self._rooms.join(admitted.space, admitted.opening, connection)
         except SupervisorStoppingError:
@@ -144,13 +146,17 @@ class RoomEntrance:
             connection.crash(exc)
 
     async def _serve(self, exchange: Exchange, admitted: _Admitted) -> None:
-        """Where there is no socket to adopt: a pair of sockets, to one of which the client's bytes are carried."""
-        is_adopted = False
+        """Where there is no socket to adopt: a pair of sockets, to one of which the client's bytes are carried.
+
+        Accepting it takes as long as the client takes to read that, and the space may be another by then.
+        """
+        is_adopted, token, bearer = False, exchange.name, exchange.bearer()
 
         def adopt(sock: socket.socket, on_end: Callable[[], None]) -> None:
             nonlocal is_adopted
-            is_adopted = True
-            self._adopt(admitted, sock, b"", on_end)
+            is_adopted, space = True, self._admission.find(token)
+            opening = admitted.opening if space is None else _asked_for_access(admitted.opening, space, bearer)
+            self._adopt(replace(admitted, space=space, opening=opening), sock, b"", on_end)
 
         abort, patience_s = exchange.extension(RAW_WEBSOCKET), self._services.settings.socket_close_s_max
         assert abort is not None
@@ -166,6 +172,11 @@ class RoomEntrance:
     def _leave(self, address: str) -> None:
         self.sockets -= 1
         self._addresses.leave(address)
+
+
+def _asked_for_access(opening: Opening, space: Space, bearer: str | None) -> Opening:
+    """In a space with IAM; in others, whatever token comes along is nobody's business."""
+    return replace(opening, needs_auth=space.has_iam, access_token=bearer if space.has_iam else None)
 
 
 def _handshake(exchange: Exchange, encoding: Encoding, *, is_offered: bool) -> bytes | None:

@@ -1,24 +1,27 @@
 """The tools of a room: what each does, by the same values, files and documents that REST has. No rule is here twice.
 
 Who calls, how often and what is written down of it is for `mcp_sessions.py`; which tools there are and what they take,
-`schemas/echo/room_tools.json` says. Web Push is not built yet: its tools answer as on an instance without VAPID keys.
+`schemas/echo/room_tools.json` says. Web Push is brought by another feature (`room_push.py`).
 """
 
 import binascii
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from actors.grants.grants import Access
 from actors.space.events import Space
 from actors.space.space_files import SpaceFiles
 from actors.space.space_values import SpaceValues
 from actors.space.store import StoredFile
+from gateway.calls.echo_calls import Arguments, Failure, Outcome
 from gateway.main.session_kind import LargeShare
+from gateway.net.echo_answers import Refusal
 from gateway.net.exchange import BODY_BYTES_MAX
 from gateway.spaces.documents import Documents
 from gateway.spaces.file_content_rules import DEFAULT_NAME, file_name, stored_type
+from gateway.spaces.room_push import PushTool, RoomPush
 from gateway.spaces.settings import EchoSettings
 from gateway.spaces.upload_shares import SHARE_AGAIN_MS, UploadShares
 from schemas.echo.errors import EchoError
@@ -68,15 +71,6 @@ def credential_of(space_id: str) -> str:
     return f"space:{space_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    error: EchoError
-    retry_after_ms: int | None = None
-    more: Mapping[str, str] = field(default_factory=dict)  # of our own words, beside the error's
-
-
-Arguments: TypeAlias = Mapping[str, Any]
-Outcome: TypeAlias = Mapping[str, Any] | EchoError | Failure
 Tool: TypeAlias = Callable[[RoomCaller, Arguments, LargeShare], Awaitable[Outcome]]
 
 
@@ -88,6 +82,7 @@ class RoomTools:
         documents: Documents,
         shares: UploadShares,
         settings: EchoSettings,
+        push: RoomPush,
     ) -> None:
         self._values = values
         self._files = files
@@ -102,10 +97,7 @@ class RoomTools:
             "echo_file_list": self._file_list,
             "echo_file_download": self._file_download,
             "echo_file_upload": self._file_upload,
-            "echo_push_vapid_public": _no_push,
-            "echo_push_subscribe": _no_push,
-            "echo_push_unsubscribe": _no_push,
-            "echo_push_notify": _no_push,
+            **{name: _by_member(call) for name, call in push.tools.items()},
         }
 
     async def _space_info(self, caller: RoomCaller, _: Arguments, __: LargeShare) -> Outcome:
@@ -181,8 +173,12 @@ class RoomTools:
             return await coming.finish()
 
 
-async def _no_push(_: RoomCaller, __: Arguments, ___: LargeShare) -> Outcome:
-    return EchoError.PUSH_NOT_CONFIGURED
+def _by_member(push: PushTool) -> Tool:
+    async def call(caller: RoomCaller, arguments: Arguments, _: LargeShare) -> Outcome:
+        outcome = await push(caller.space, None if caller.access is None else caller.access.member_id, arguments)
+        return Failure(outcome.error, outcome.wait_ms) if isinstance(outcome, Refusal) else outcome
+
+    return call
 
 
 def _decoded(data: str) -> Iterator[bytes | None]:

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from actors.grants.grants import Access
 from schemas.echo.errors import EchoError
-from schemas.echo.scopes import FILE_READ, FILE_WRITE, FULL, KV_READ, KV_WRITE, allows
+from schemas.echo.scopes import FILE_READ, FILE_WRITE, FULL, KV_READ, KV_WRITE, WS_WRITE, allows
 
 
 class Need(Enum):
@@ -29,6 +29,10 @@ _NEEDED: dict[tuple[str, str], Needed] = {
     ("files", "GET"): FILE_READ,
     ("files", "POST"): FILE_WRITE,
     ("files", "DELETE"): FILE_WRITE,
+    ("push/vapid-public", "GET"): Need.NOTHING,  # a page is to know the key before anybody has signed in
+    ("push/subscribe", "POST"): KV_WRITE,
+    ("push/unsubscribe", "POST"): KV_WRITE,
+    ("push/notify", "POST"): WS_WRITE,
 }
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from actors.space.settings import SpaceSettings
+from gateway.net.body_pace_rules import BodyPace
 from gateway.net.exchange import BODY_BYTES_MAX
 
 
@@ -67,3 +68,8 @@ class EchoSettings(SpaceSettings):
     def mcp_body_bytes(self) -> int:
         """Of a request: a file in base64, or a value, and what is around it."""
         return max(-(-self.mcp_file_bytes // 3) * 4 + BODY_BYTES_MAX, self.body_bytes_max)
+
+    @property
+    def body_pace(self) -> BodyPace:
+        """Of uploads, and of bodies to `/mcp`."""
+        return BodyPace(self.upload_free_s, self.upload_bytes_per_s_min, idle_s_max=self.upload_idle_s_max)

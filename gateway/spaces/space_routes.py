@@ -27,6 +27,7 @@ from schemas.echo.scopes import FULL
 
 PREFIX = "/api/s/"
 _TTL_S_MAX = 2**31  # of a wish; the rules cut it to what a space may last, and more is malformed
+_OF_TWO_WORDS = ("iam", "push")
 NO_CORS: Mapping[bytes, bytes] = {}
 Handle: TypeAlias = Callable[[Exchange, Space, str, str], Awaitable[None]]  # with the token, and the last name
 Methods: TypeAlias = Mapping[str, Handle]
@@ -61,7 +62,7 @@ class SpaceRoutes:
 
     async def _handle(self, exchange: Exchange) -> None:
         token, *rest = exchange.path.removeprefix(PREFIX).split("/")
-        words = 2 if rest and rest[0] == "iam" else 1  # of what is asked for, before a name
+        words = 2 if rest and rest[0] in _OF_TWO_WORDS else 1  # of what is asked for, before a name
         what, names = "/".join(rest[:words]), rest[words:]
         name, place = names[0] if names else "", (what, bool(names))
         cors = NO_CORS if place in CEREMONIES else CORS
@@ -97,7 +98,7 @@ class SpaceRoutes:
 
     async def _delete(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
         claim = self._claim(exchange, space)
-        fault = await self._spaces.delete(space.space_id, claim)
+        fault = claim if isinstance(claim, EchoError) else await self._spaces.delete(space.space_id, claim)
         if fault is not None:
             await refuse(exchange, fault, CORS)
             return
@@ -105,7 +106,7 @@ class SpaceRoutes:
 
     async def _patch(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
         claim = self._claim(exchange, space)
-        fault = None if claim is None else self._spaces.claim_fault(space.space_id, claim)
+        fault = claim if isinstance(claim, EchoError) else self._spaces.claim_fault(space.space_id, claim)
         if fault is not None:  # before the body: what it says is the creator's business
             await refuse(exchange, fault, CORS)
             return
@@ -116,7 +117,8 @@ class SpaceRoutes:
         if ttl_s is None:
             await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
             return
-        moved = await self._spaces.move_end(space.space_id, claim, ttl_s)
+        claim = self._claim(exchange, self._spaces.get(space.space_id) or space)  # who was an owner may be none by now
+        moved = claim if isinstance(claim, EchoError) else await self._spaces.move_end(space.space_id, claim, ttl_s)
         if isinstance(moved, EchoError):
             is_too_often = moved is EchoError.RATE_LIMITED
             wait_ms = self._spaces.move_wait_ms(space.space_id) if is_too_often else None
@@ -124,10 +126,10 @@ class SpaceRoutes:
             return
         await exchange.json(self._documents.info(moved, token), headers={**NO_STORE, **CORS})
 
-    def _claim(self, exchange: Exchange, space: Space) -> str | None:
-        """What was shown in the claim's place; None: it takes none, an owner asks."""
-        is_owner = space.has_iam and self._admission.access_fault(exchange, space, FULL) is None
-        return None if is_owner else exchange.bearer() or ""
+    def _claim(self, exchange: Exchange, space: Space) -> str | EchoError | None:
+        """What was shown in the claim's place; None: it takes none, an owner asks. A member who is none is told so."""
+        fault = self._admission.access_fault(exchange, space, FULL) if space.has_iam else EchoError.UNAUTHORIZED
+        return exchange.bearer() or "" if fault is EchoError.UNAUTHORIZED else fault
 
 
 def _wanted_ttl_s(body: bytes) -> int | None:

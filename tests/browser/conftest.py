@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.browser.chromium import Browser, chromium, installed
-from tests.browser.gateway import Gateway, Space
+from tests.browser.gateway import BEARER, Gateway, Space
 
 MISSING = "install chromium and chromedriver (on Debian: apt install chromium chromium-driver)"
 FOUND = installed()
@@ -29,7 +29,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     one.start()
     yield one
     one.end()
-    assert "es_" not in one.log.read_text(), "a token is in the log"
+    log = one.log.read_text()
+    assert "es_" not in log, "a token is in the log"
+    assert BEARER not in log, "the project bearer is in the log"
 
 
 @pytest.fixture(scope="package")

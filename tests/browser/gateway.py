@@ -19,8 +19,10 @@ from gateway.spaces.settings import EchoSettings
 
 PATIENCE_S = 60
 PLENTY = "10000"
+BEARER = "the-bearer-of-the-project-api-in-tests-of-pages"
 SETTINGS = {
     "ECHO_ENABLED": "true",
+    "PROJECTS_API_BEARER_TOKEN": BEARER,
     "ECHO_DISK_FREE_MIN": "0",
     "ECHO_TTL_S_MIN": "1",  # a test waits for the end of a space
     # All browsers and scripts of the tests share one address.

@@ -8,14 +8,24 @@ import sys
 import tempfile
 from pathlib import Path
 
+from actors.device.mock_sampler import MockSampler
+from gateway.commands.demo import NAMES
+from gateway.commands.demo_site import sample
 from tests.browser.chromium import PHONE, Browser, Installed, chromium, installed
-from tests.browser.gateway import Gateway, Space
+from tests.browser.gateway import PLENTY, Gateway, Space
 from tests.browser.members import device, invite, is_at_the_sign_in, join, protect
 from tests.browser.room import Room
+from tests.browser.test_board import Board
 
 FOLDER = Path(__file__).parent.parent.parent / "docs" / "images"
 LANDING, ROOM, SIGN_IN = (960, 900), (1280, 1260), (960, 480)
 MEMBERS = (1280, 4000)
+BOARD = (1280, 560)
+START_MS = 1_790_000_000_000
+FULL = """
+    const lines = [...document.querySelectorAll("#nodes polyline")];
+    return lines.length === 5 && lines.every(line => line.getAttribute("points").split(" ").length === 30);
+"""
 BASE = "https://echo.example.org"
 
 
@@ -107,6 +117,40 @@ def show_members(found: Installed, folder: Path, ada: Browser) -> None:
         gateway.end()
 
 
+def show_board(folder: Path, browser: Browser) -> None:
+    """The example site on a hostname of its own, with a minute of five machines that do not exist."""
+    (folder / "board").mkdir()
+    gateway = Gateway(folder / "board", ECHO_FRAMES_PER_S_MAX=PLENTY)
+    gateway.start()
+    try:
+        board = Board(gateway, folder / "board")
+        browser.open(board.url)
+        browser.one("#link[data-state=live]")
+        machines = [MockSampler(seed, START_MS) for seed in range(len(NAMES))]
+        with board.room.join("fleet") as fleet:
+            for second in range(0, 60, 2):
+                for (name, tags), machine in zip(NAMES, machines, strict=True):
+                    fleet.say(sample(name, tags["site"], frame_of(machine, START_MS + 1000 * second)))
+            browser.until(lambda: browser.js(FULL), "the lines are not full")
+        for scheme in ("light", "dark"):
+            browser.scheme(scheme)
+            take(browser, f"board-{scheme}", BOARD)
+    finally:
+        browser.open("about:blank")
+        gateway.end()
+
+
+def frame_of(machine: MockSampler, at_ms: int) -> dict[str, float]:
+    read = machine.read_sync(at_ms)
+    return {
+        "ts_ms": at_ms,
+        "cpu_pct": sum(read.per_core_pct) / len(read.per_core_pct),
+        "mem_bytes": read.mem_used_bytes,
+        "mem_total_bytes": read.mem_total_bytes,
+        "load_1m": read.load[0],
+    }
+
+
 def shoot(found: Installed, folder: Path) -> None:
     gateway = Gateway(folder, HTTP_PUBLIC_URL=BASE)
     gateway.start()
@@ -123,6 +167,7 @@ def shoot(found: Installed, folder: Path) -> None:
             room.rename("ada")
             converse(room, space)
             show_members(found, folder, browser)
+            show_board(folder, browser)
     finally:
         gateway.end()
 

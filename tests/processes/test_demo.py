@@ -100,6 +100,7 @@ def test_ready_made_lines_name_the_gateway_and_a_token(demo: Demo) -> None:
     assert demo.ready["agent_token"] in told
     assert "2 nodes are live" in told
     assert f"nodes --data {demo.data}" in told
+    assert f"passkey. Then give the client this address, and no token:\n\n  {demo.ready['http']}/mcp/fleet\n" in told
 
 
 def _room(demo: Demo) -> str:
@@ -120,6 +121,23 @@ def test_its_space_is_a_link_to_a_room_in_which_a_node_talks(demo: Demo) -> None
         assert frame["uid"] == "node-pump-2"
         assert frame["data"].keys() == {"capability", "metric", "value", "unit", "at"}
         assert 0 <= frame["data"]["value"] <= 100
+
+
+def test_its_board_is_a_site_on_a_hostname_of_its_own_with_the_fleet_in_its_room(demo: Demo) -> None:
+    site = demo.ready["site"]
+    assert site["url"] == demo.ready["http"].replace("127.0.0.1", "board.localhost")
+    assert f"  {site['url']}\n" in demo.output.read_text()
+    assert demo.ready["api_bearer_token"] not in demo.output.read_text()
+    headers = {"host": site["url"].removeprefix("http://")}
+    request = urllib.request.Request(f"{demo.ready['http']}/room.json", headers=headers)
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        room = json.load(response)
+    assert room["websocket_url"] == f"{room['base'].replace('http', 'ws')}/ws/s/{room['token']}"
+    with connect(room["websocket_url"].replace("localhost", "127.0.0.1"), proxy=None) as joined:
+        frames = (json.loads(joined.recv(PATIENCE_S)) for _ in range(8))
+        said = [frame["data"] for frame in frames if frame["type"] == "msg"]
+    assert {one["node"] for one in said} == {"pump-1", "pump-2"}
+    assert {(one["site"], 0 < one["mem_pct"] < 100) for one in said} == {("lab", True)}
 
 
 def test_demo_agent_has_a_larger_budget_than_others_by_a_policy(demo: Demo) -> None:

@@ -44,6 +44,11 @@ BODY_BYTES_MAX = 32 * 1024  # of a credential, with room to spare; more is 413
 _COOKIE_BYTES = 32
 _COOKIE_VALUE = re.compile(r"[A-Za-z0-9_-]{43}")
 _PAGE_HEADERS: Mapping[bytes, bytes] = {b"x-frame-options": b"DENY"}  # for browsers that know no `frame-ancestors`
+_REFUSED = {
+    SignInFault.REFUSED: EchoError.UNAUTHORIZED,
+    SignInFault.CREDENTIAL_UNKNOWN: EchoError.NOT_FOUND,
+    SignInFault.UNAVAILABLE: EchoError.STORAGE_NOT_READY,
+}
 _BUSY = "Too much came from your network in a short time."
 
 
@@ -158,8 +163,7 @@ class AuthorizeRoutes:
             return
         signed_in = await self._passkeys.finish(posted.ceremony, browser, posted.credential)
         if isinstance(signed_in, SignInFault):
-            is_unknown = signed_in is SignInFault.CREDENTIAL_UNKNOWN
-            await refuse(exchange, EchoError.NOT_FOUND if is_unknown else EchoError.UNAUTHORIZED)
+            await refuse(exchange, _REFUSED[signed_in])
             return
         assert isinstance(signed_in.context, AuthorizeRequest)
         await self._signed_in(exchange, signed_in.context, signed_in.member, browser, terms)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from actors.node.moment import Moment
+from gateway.identity.oauth.oauth_errors import OAuthError
 from gateway.identity.oauth.worlds import BegunSignIn, SignIn, SignInFault, Worlds
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, Purpose, Realms
 from gateway.identity.passkeys.faults import PasskeyFault
@@ -51,4 +52,6 @@ class CeremonySignIn:
         if isinstance(proved, PasskeyFault) or member is None:
             return SignInFault.REFUSED
         fault = await self._worlds.use_passkey(member, proved.sign_count)
+        if fault is OAuthError.SERVER_ERROR:
+            return SignInFault.UNAVAILABLE
         return SignInFault.REFUSED if fault is not None else SignIn(member, taken.context)

@@ -98,7 +98,7 @@ class TokenRoutes:
     async def _redeem(self, asked: CodeExchange) -> TokenAnswer | OAuthError:
         redeemed = self._codes.redeem(asked.code, self._now().mono_s)
         if isinstance(redeemed, Reused) and redeemed.grant is not None:
-            await self._end_reused(redeemed.grant)
+            return await self._end_reused(redeemed.grant)
         if not isinstance(redeemed, Redemption):
             return OAuthError.INVALID_GRANT
         consent = redeemed.consent
@@ -111,15 +111,15 @@ class TokenRoutes:
             return given
         redeemed.grant = given.realm, given.grant_id
         if redeemed.is_reused:  # meanwhile: whoever that was found no grant to end
-            await self._end_reused(redeemed.grant)
-            return OAuthError.INVALID_GRANT
+            return await self._end_reused(redeemed.grant)
         log.info("oauth_granted", realm=given.realm, member_id=consent.member.member_id, grant_id=given.grant_id)
         return given
 
-    async def _end_reused(self, grant: tuple[str, str]) -> None:
+    async def _end_reused(self, grant: tuple[str, str]) -> OAuthError:
+        """What to tell whoever used it again; if its grant could not be ended, the next attempt tries that again."""
         realm, grant_id = grant
         log.warning("oauth_code_reused", realm=realm, grant_id=grant_id)
-        await self._worlds.end_grant(realm, grant_id)
+        return await self._worlds.end_grant(realm, grant_id) or OAuthError.INVALID_GRANT
 
     async def _revoke(self, exchange: Exchange) -> None:
         """RFC 7009: whether the token was known is not told. What could not be ended is."""

@@ -82,6 +82,8 @@ class SignInFault(Enum):
     """The ceremony is none of this browser, has ended or was used, or the passkey did not prove what it should."""
     CREDENTIAL_UNKNOWN = "credential_unknown"
     """No world has it: the browser may forget it."""
+    UNAVAILABLE = "unavailable"
+    """It proved itself, and that could not be written: the person tries again later."""
 
 
 @dataclass(frozen=True, slots=True)

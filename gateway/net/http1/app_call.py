@@ -1,18 +1,22 @@
 """One request and its response: the application's `receive` and `send`, and what the door offers it beyond ASGI.
 
-That is `body_now`, `pace_body`, `when_gone`, `adopt` and, for a WebSocket, `adopt_with_input`. A disconnect is noticed
-by reading on when the application calls `receive` after the body, or has asked for it by `when_gone`; no task watches
-for it. What is read then belongs to the next request. Calling the application, and what follows its end, is the
-connection's.
+That is `body_now`, `pace_body`, `when_gone`, `send_file`, `adopt` and, for a WebSocket, `adopt_with_input`. A
+disconnect is noticed by reading on when the application calls `receive` after the body, or has asked for it by
+`when_gone`; no task watches for it. What is read then belongs to the next request. Calling the application, and what
+follows its end, is the connection's.
 """
 
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, TypeAlias
 
 import trio
 
+from gateway.net.asgi import App as App
+from gateway.net.asgi import AsgiScope as AsgiScope
+from gateway.net.asgi import Message as Message
+from gateway.net.asgi import Receive as Receive
+from gateway.net.asgi import Send as Send
 from gateway.net.body_pace_rules import BodyPace, BodyWait
 from gateway.net.http1.heads import Head
 from gateway.net.http1.requests import Refusal, RequestReader
@@ -20,12 +24,6 @@ from gateway.net.http1.responses import CONTINUE, BadResponseError, Response
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import Wire
 from gateway.net.refusal_form import RefusalForm
-
-Message: TypeAlias = MutableMapping[str, Any]
-AsgiScope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 
 
 class AppCall:
@@ -36,7 +34,7 @@ class AppCall:
         wire: Wire,
         settings: DoorSettings,
         is_stopping: Callable[[], bool],
-        tell: Callable[[HTTPStatus, str, RefusalForm | None], Awaitable[None]],
+        tell: Callable[[HTTPStatus, RefusalForm | None], Awaitable[None]],
         cancel: Callable[[], None],
     ) -> None:
         self.response = Response(head.method, head.version, keep_alive=head.keep_alive)
@@ -52,11 +50,11 @@ class AppCall:
         self._is_stopping = is_stopping
         self._tell = tell
         self._cancel = cancel
-        self._path = head.path
+        self._asked = head
         self._continue_wanted = head.expects_continue
         self._body_given = False
         self._body_wait: BodyWait | None = None  # once it is waited for: most bodies come with their heads
-        self._form: RefusalForm | None = None  # None: its path's
+        self._form: RefusalForm | None = None  # None: as its path has it
         self._receiving = False
         self._head = b""
         self._watch: trio.CancelScope | None = None
@@ -114,7 +112,7 @@ class AppCall:
         self.ended_early = True
         if not self.response.started:
             self.refused = True
-            await self._tell(body.status, self._path, self._form)
+            await self._tell(body.status, self._form or self._asked.refusal_form)
         return None
 
     async def _wait_for_disconnect(self) -> None:
@@ -212,11 +210,30 @@ class AppCall:
             if more:
                 await trio.lowlevel.checkpoint()  # writing seldom waits, and the others want their turn
             else:
-                self._wire.unwatch()
-                if self._watch is not None:
-                    self._watch.cancel()
+                self._ended()
         else:
             raise BadResponseError("no such message")
+
+    async def send_file(self, fd: int, start: int, count: int) -> None:
+        """The whole body, straight from an open file, instead of `http.response.body`; for after a start with exactly
+        this length. Raises UnreadableFileError; the connection is lost then, as its peer must notice."""
+        if self.adopted:
+            raise RuntimeError("the connection has been adopted")
+        if self.ended_early and not self.response.started:
+            await trio.lowlevel.checkpoint()
+            return
+        is_wanted = self.response.takes_file(count)
+        head, self._head = self._head, b""
+        if is_wanted:
+            await self._wire.write_file(head, fd, start, count)
+        self.response.complete = True
+        self._ended()
+
+    def _ended(self) -> None:
+        """The response is whole: nobody waits for a disconnect any more."""
+        self._wire.unwatch()
+        if self._watch is not None:
+            self._watch.cancel()
 
     # ---- adopt ------------------------------------------------------------------------------------------------------
 

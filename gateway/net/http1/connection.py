@@ -13,6 +13,7 @@ import trio
 
 from actors.supervision.crash_report import report
 from gateway.net.body_pace_rules import BODY_PACE
+from gateway.net.file_sending import SEND_FILE
 from gateway.net.http1.app_call import AppCall, AsgiScope
 from gateway.net.http1.heads import Head
 from gateway.net.http1.requests import Outside, Refusal, RequestReader
@@ -38,9 +39,7 @@ class Connection:
         self._settings = service.settings
         self._share = service.turns.of(peer[0])
         self._wire = Wire(sock, service.settings, service.pump, self._share)
-        self._reader = RequestReader(
-            service.settings.head_bytes_max, service.body_bytes_max, service.known_heads, service.takes_upgrade
-        )
+        self._reader = RequestReader(service.settings.head_bytes_max, service.applications, service.known_heads)
         self._peer = peer
         local = sock.getsockname()
         self._local: tuple[str, int | None] = (local, None) if isinstance(local, str) else local[:2]
@@ -86,7 +85,7 @@ class Connection:
                         case Head():
                             goes_on = await self._answer(outcome)
                         case Refusal(status):
-                            await self._refuse(status, self._reader.claimed_path())
+                            await self._refuse(status, self._service.applications.form_at(*self._reader.claimed()))
                             goes_on = False
                         case Outside():
                             await self._hand_over()
@@ -128,14 +127,14 @@ class Connection:
             self._waits_until_s = math.inf
         return outcome
 
-    async def _refuse(self, status: HTTPStatus, path: str) -> None:
-        await self._tell(status, path)
+    async def _refuse(self, status: HTTPStatus, form: RefusalForm | None) -> None:
+        await self._tell(status, form)
         await self._wire.linger()
 
-    async def _tell(self, status: HTTPStatus, path: str, form: RefusalForm | None = None) -> None:
+    async def _tell(self, status: HTTPStatus, form: RefusalForm | None) -> None:
         correlation_id = self._service.correlation_id()
         log.info("request_refused", status=status.value, correlation_id=correlation_id)
-        await self._wire.write(refusal(status, correlation_id, form or self._service.form_of(path)))
+        await self._wire.write(refusal(status, correlation_id, form))
 
     async def _hand_over(self) -> None:
         replay = self._reader.take_pending()
@@ -168,7 +167,7 @@ class Connection:
         addresses = self._service.addresses
         client = addresses.vouched_for(self._peer[0], head.headers)
         if not addresses.enter(client):
-            await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, head.path)
+            await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, head.refusal_form)
             return False
         try:
             await self._service.turns.of(client).wait_if_crowding()
@@ -198,13 +197,14 @@ class Connection:
                 BODY_NOW: exchange.body_now,
                 BODY_PACE: exchange.pace_body,
                 WHEN_GONE: exchange.when_gone,
+                SEND_FILE: exchange.send_file,
             },
         }
         if head.is_websocket:
             scope["extensions"][UPGRADE] = exchange.adopt_with_input
         crash: Exception | None = None
         try:
-            await self._service.app(scope, exchange.receive, exchange.send)
+            await head.application.app(scope, exchange.receive, exchange.send)
         except Exception as exc:
             crash = exc
         finally:
@@ -222,8 +222,8 @@ class Connection:
             causes = report(crash) if crash is not None else []
             log.error("request_failed", correlation_id=correlation_id, answered=not unanswered, causes=causes)
             if unanswered:
-                status, form = HTTPStatus.INTERNAL_SERVER_ERROR, self._service.form_of(head.path)
-                await self._wire.write(refusal(status, correlation_id, form, with_body=head.method != "HEAD"))
+                status, with_body = HTTPStatus.INTERNAL_SERVER_ERROR, head.method != "HEAD"
+                await self._wire.write(refusal(status, correlation_id, head.refusal_form, with_body=with_body))
                 await self._wire.linger()
                 return False
         if exchange.adopted:

@@ -20,6 +20,7 @@ from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.net.addresses import Addresses
+from gateway.net.applications import Application, Applications, SitesAt
 from gateway.net.http1.app_call import App
 from gateway.net.http1.connection import Connection
 from gateway.net.http1.responses import refusal
@@ -53,21 +54,20 @@ class Door:
         tls: ssl.SSLContext | None = None,
         takes_upgrade: Callable[[str], bool] = lambda _: False,
         form_of: FormOf = device_form_only,
+        sites: SitesAt | None = None,
     ) -> None:
+        """`app` is the main application, and what follows is said of its paths; `sites`: what other hosts have."""
         self._supervisor = supervisor
         self._settings = settings or DoorSettings()
         self._addresses = Addresses(self._settings.trusted_proxies, self._settings.connections_per_address_max)
         self._pump = Pump()
         self._service = Service(
-            app=app,
+            applications=Applications(Application(app, body_bytes_max, takes_upgrade, form_of), sites),
             settings=self._settings,
-            body_bytes_max=body_bytes_max,
             addresses=self._addresses,
             turns=Turns(self._addresses, self._settings.turns_per_address_max),
             calls=supervisor.calls,
             pump=self._pump,
-            takes_upgrade=takes_upgrade,
-            form_of=form_of,
         )
         self._bridge = HypercornBridge(self._service)
         self._tls = tls

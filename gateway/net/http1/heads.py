@@ -5,17 +5,21 @@ no less strict: the same bytes at the start of a request mean the same. Reading 
 """
 
 import re
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+
+from gateway.net.applications import Application
+from gateway.net.refusal_form import RefusalForm
 
 HEADS_MAX = 512
 """Remembered by one door; then the one that was read longest ago goes, and is read again when it comes."""
 HEAD_BYTES_MAX = 2048
 """A longer head is not remembered."""
 
-_TARGET = re.compile(rb"[^ \r\n]+ (?:https?://[^/? \r\n]*)?(/[^? \r\n]*)", re.IGNORECASE)
+_TARGET = re.compile(rb"[^ \r\n]+ (?:https?://([^/? \r\n]*))?(/[^? \r\n]*)", re.IGNORECASE)
+_HOST = re.compile(rb"\r\nhost:[ \t]*([^\r\n]*?)[ \t]*\r\n", re.IGNORECASE)
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -23,6 +27,8 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 class Head(msgspec.Struct, frozen=True, kw_only=True):
     """A request without its body. (A struct: a frozen dataclass takes ten times as long to make.)"""
 
+    application: Application
+    """Whose request it is, by its host."""
     method: str
     path: str
     raw_path: bytes
@@ -36,14 +42,27 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     is_websocket: bool = False
     """A valid request for an upgrade, at a path where the application takes those."""
 
+    @property
+    def refusal_form(self) -> RefusalForm | None:
+        return self.application.form_of(self.path)
 
-def claimed_path(data: bytes) -> str:
-    """Of a head that is not good, or not whole: what its first line seems to ask for, "" if nothing.
+
+class Claimed(NamedTuple):
+    """What a head that is not good, or not whole, seems to ask for.
 
     Good for the choice of words in which it is refused, and for nothing else: it may be cut short.
     """
-    found = _TARGET.match(data, 0, HEAD_BYTES_MAX)
-    return "" if found is None else unquote_to_bytes(found[1]).decode("utf-8", "replace")
+
+    host: bytes | None  # None: it names none
+    path: str  # "" if nothing
+
+
+def claimed(data: bytes) -> Claimed:
+    target = _TARGET.match(data, 0, HEAD_BYTES_MAX)
+    host = _HOST.search(data, 0, HEAD_BYTES_MAX)
+    named = (target and target[1]) or (host and host[1])  # a target's own comes first
+    path = "" if target is None else unquote_to_bytes(target[2]).decode("utf-8", "replace")
+    return Claimed(named or None, path)
 
 
 class KnownHeads:

@@ -12,8 +12,6 @@ A head that is known already (`heads.py`) does not go through llhttp, and neithe
 llhttp does nothing with such a body but count it.
 """
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
@@ -21,15 +19,15 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
-from gateway.net.http1.heads import Head, Headers, KnownHeads, claimed_path
+from gateway.net.applications import Applications
+from gateway.net.authority_rules import is_authority, of_absolute_form
+from gateway.net.http1.heads import Claimed, Head, Headers, KnownHeads, claimed
 
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 CHUNK_FRAMING_BYTES_FREE = 16 * 1024
 """Chunk sizes, extensions and trailers may take this much, and eight bytes more for each byte of body; then 413."""
 
 _EMPTY_LINE = b"\r\n\r\n"
-_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
-_ABSOLUTE = re.compile(rb"https?://([^/?]*)(.*)", re.IGNORECASE)
 
 _MEANT_FOR_US = frozenset({b"host", b"content-length", b"transfer-encoding", b"upgrade", b"expect"})
 
@@ -60,17 +58,10 @@ class _RefusedError(Exception):
 class RequestReader:
     """Give it bytes with `receive_data`; take a head, then its body until `body_complete`, then the next head."""
 
-    def __init__(
-        self,
-        head_bytes_max: int,
-        body_bytes_max: Callable[[str], int],
-        known: KnownHeads,
-        takes_upgrade: Callable[[str], bool] = lambda _: False,
-    ) -> None:
-        """`takes_upgrade`: at which paths a WebSocket upgrade is a request like any other, not `Outside`."""
-        self._takes_upgrade = takes_upgrade
+    def __init__(self, head_bytes_max: int, applications: Applications, known: KnownHeads) -> None:
+        """Where an application takes upgrades, one is a request like any other, not `Outside`."""
         self._head_bytes_max = head_bytes_max
-        self._body_bytes_max_of = body_bytes_max
+        self._applications = applications
         self._known = known
         self._parser = httptools.HttpRequestParser(self)
         self._pending = b""
@@ -87,6 +78,7 @@ class RequestReader:
         self._headers: Headers = []
         self._head_complete = False
         self._host: bytes | None = None
+        self._target_host: bytes | None = None
         self._length: int | None = None
         self._chunked = False
         self._upgrade = b""
@@ -108,9 +100,9 @@ class RequestReader:
         pending, self._pending = self._pending, b""
         return pending
 
-    def claimed_path(self) -> str:
+    def claimed(self) -> Claimed:
         """After a refusal: of the head that was refused, or of what there is of it."""
-        return claimed_path(self._pending)
+        return claimed(self._pending)
 
     # ---- heads ------------------------------------------------------------------------------------------------------
 
@@ -165,6 +157,9 @@ class RequestReader:
         target = self._origin_form(method)
         if target is None or not self._host_is_good(version) or (self._chunked and version == "1.0"):
             return _BAD
+        application = self._applications.at(self._target_host or self._host)
+        if application is None:
+            return _BAD
         has_body = self._chunked or bool(self._length)
         raw_path, _, query = target.partition(b"?")
         try:
@@ -173,9 +168,10 @@ class RequestReader:
             return _BAD
         is_websocket = upgrade and version == "1.1" and method == b"GET" and not has_body
         is_websocket = is_websocket and self._upgrade == b"websocket"
-        if is_websocket and not self._takes_upgrade(path):
+        if is_websocket and not application.takes_upgrade(path):
             return Outside.WEBSOCKET
         head = Head(
+            application=application,
             method=method.decode(),
             path=path,
             raw_path=raw_path,
@@ -190,7 +186,7 @@ class RequestReader:
         )
         self.body_complete = not has_body
         if has_body:
-            self._body_bytes_max = self._body_bytes_max_of(path)
+            self._body_bytes_max = application.body_bytes_max(path)
             if self._length is not None and self._length > self._body_bytes_max:
                 return _BODY_TOO_LARGE
             self._begin_body()
@@ -220,18 +216,21 @@ class RequestReader:
             return None
         if target.startswith(b"/") or (target == b"*" and method == b"OPTIONS"):
             return target
-        absolute = _ABSOLUTE.fullmatch(target)
-        if absolute is None or not _HOST.fullmatch(absolute[1]):
+        absolute = of_absolute_form(target)
+        if absolute is None:
             return None
         # The target's own authority counts, whatever Host says (RFC 9112 §3.2.2).
+        host, origin_form = absolute
         self._headers = [header for header in self._headers if header[0] != b"host"]
-        self._headers.append((b"host", absolute[1]))
-        return absolute[2] if absolute[2].startswith(b"/") else b"/" + absolute[2]
+        self._headers.append((b"host", host))
+        self._target_host = host
+        return origin_form
 
     def _host_is_good(self, version: str) -> bool:
+        """The header itself, also where a target has a host of its own."""
         if self._host is None:
             return version == "1.0"
-        return _HOST.fullmatch(self._host) is not None
+        return is_authority(self._host)
 
     # ---- bodies -----------------------------------------------------------------------------------------------------
 

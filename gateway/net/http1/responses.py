@@ -95,6 +95,14 @@ class Response:
         """Whether a body of known length follows the head, so that the two may go together."""
         return bool(self._left)
 
+    def takes_file(self, count: int) -> bool:
+        """Whether the body is now written as so many bytes of a file; not where the response has none."""
+        if not self.started or self.complete:
+            raise BadResponseError("the response has ended" if self.started else "the response was not started")
+        if not self._bodiless and self._left != count:
+            raise BadResponseError("the file is not as long as Content-Length says")
+        return not self._bodiless
+
     def body(self, data: bytes, *, more: bool) -> bytes:
         if not self.started or self.complete:
             raise BadResponseError("the response has ended" if self.started else "the response was not started")

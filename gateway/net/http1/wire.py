@@ -8,16 +8,20 @@ somebody does. What the bytes mean is left to others.
 
 import contextlib
 import errno
+import os
 import socket
 import struct
 
 import outcome
 import trio
 
+from gateway.net.file_sending import UnreadableFileError, bring_in, is_in_memory
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.turns import Share
 from gateway.net.pump import Owner, Pump
 
+FILE_PIECE_BYTES = 1024 * 1024
+"""Of a file, given to a socket at once; then other tasks have their turn."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -150,14 +154,42 @@ class Wire:
         sock = self._live()
         try:
             while left:
-                with trio.move_on_after(self._settings.write_s_max) as patience:
-                    await trio.lowlevel.wait_writable(sock)
-                if patience.cancelled_caught:
-                    raise OSError(errno.ETIMEDOUT, "the peer does not read")
+                await self._until_writable(sock)
                 left = left[_send(sock, left) :]
         except OSError:
             self.abort()
             raise
+
+    async def write_file(self, head: bytes, fd: int, start: int, count: int) -> None:
+        """`head`, then so many bytes of the file, without their passing through here; as patiently as `write_slowly`.
+
+        Raises UnreadableFileError, and has written less.
+        """
+        sock = self._live()
+        at, end = start, start + count
+        try:
+            if head and (sent := _send(sock, head, socket.MSG_MORE)) < len(head):  # in one packet with what follows
+                await self.write_slowly(memoryview(head)[sent:])
+            while at < end:
+                piece_end = min(at + FILE_PIECE_BYTES, end)
+                if not is_in_memory(fd, at, piece_end - at):
+                    await bring_in(fd, at, piece_end - at)
+                while at < piece_end:
+                    sent = _send_file(sock, fd, at, piece_end - at)
+                    at += sent
+                    if at < piece_end:
+                        await self._until_writable(sock)
+                if at < end:
+                    await trio.lowlevel.checkpoint()
+        except OSError:
+            self.abort()
+            raise
+
+    async def _until_writable(self, sock: socket.socket) -> None:
+        with trio.move_on_after(self._settings.write_s_max) as patience:
+            await trio.lowlevel.wait_writable(sock)
+        if patience.cancelled_caught:
+            raise OSError(errno.ETIMEDOUT, "the peer does not read")
 
     # ---- ending -----------------------------------------------------------------------------------------------------
 
@@ -193,11 +225,25 @@ class Wire:
         return sock
 
 
-def _send(sock: socket.socket, data: bytes | memoryview) -> int:
+def _send(sock: socket.socket, data: bytes | memoryview, flags: int = 0) -> int:
     try:
-        return sock.send(data)
+        return sock.send(data, flags)
     except BlockingIOError:
         return 0
+
+
+def _send_file(sock: socket.socket, fd: int, at: int, count: int) -> int:
+    try:
+        sent = os.sendfile(sock.fileno(), fd, at, count)
+    except BlockingIOError:
+        return 0
+    except OSError as error:
+        if error.errno == errno.EIO:  # the disk's; a socket has others
+            raise UnreadableFileError from error
+        raise
+    if not sent:
+        raise UnreadableFileError  # it ends before it should
+    return sent
 
 
 class ReplayedStream(trio.abc.HalfCloseableStream):

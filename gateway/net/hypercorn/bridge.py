@@ -17,6 +17,7 @@ from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 
 from actors.supervision.crash_report import report
+from gateway.net.applications import Application
 from gateway.net.body_pace_rules import BODY_PACE
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.requests import H2_PREFACE
@@ -27,6 +28,7 @@ from gateway.net.hypercorn.fix import MendedConfig, mend_http2
 from gateway.net.hypercorn.foreign_exchange import ForeignExchange, answer_with
 from gateway.net.hypercorn.life import ConnectionLife
 from gateway.net.hypercorn.raw_websocket import RAW_WEBSOCKET, offer_raw_websockets
+from gateway.net.hypercorn.request_host import application_of
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -65,44 +67,53 @@ class HypercornBridge:
                 log.error("hypercorn_connection_failed", causes=report(exc))
 
     async def _serve_app(self, scope: AsgiScope, receive: Receive, send: Send, abort: Callable[[], None]) -> None:
+        asked = application_of(scope, self._service.applications)
+        application = asked or self._service.applications.main
+        if scope["type"] == "http":
+            exchange = ForeignExchange(self._service, application, scope, receive, send, abort)
+            scope["extensions"] = {**scope.get("extensions", {}), BODY_PACE: exchange.pace_body}
+            receive, send = exchange.receive, exchange.send
+        else:
+            # Over HTTP/2 other requests share the connection, and a cancel reaches what waits for flow control.
+            may_abort = scope["http_version"] != "2"
+            scope["extensions"][RAW_WEBSOCKET] = abort if may_abort else lambda: None
+        refused: HTTPStatus | None = None
+        # Over HTTP/2 hypercorn announces this limit and does not keep it.
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._service.settings.head_bytes_max:
+            refused = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+        elif asked is None:
+            refused = HTTPStatus.BAD_REQUEST
         try:
-            if scope["type"] == "http":
-                exchange = ForeignExchange(self._service, scope, receive, send, abort)
-                scope["extensions"] = {**scope.get("extensions", {}), BODY_PACE: exchange.pace_body}
-                await self._for_client(scope, exchange.receive, exchange.send)
+            if refused is not None:
+                await self._refuse(refused, application, scope, send)
             else:
-                # Over HTTP/2 other requests share the connection, and a cancel reaches what waits for flow control.
-                may_abort = scope["http_version"] != "2"
-                scope["extensions"][RAW_WEBSOCKET] = abort if may_abort else lambda: None
-                await self._for_client(scope, receive, send)
+                await self._for_client(application, scope, receive, send)
         except Exception as exc:
             # Here, not in hypercorn, which would log the text of the exception, and that may be a device's.
             log.error("request_failed", causes=report(exc))
+            if scope["type"] == "http":
+                await exchange.fail()
 
-    async def _for_client(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    async def _for_client(self, application: Application, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Call the application, for the client that a proxy vouches for if one does."""
-        # Over HTTP/2 hypercorn announces this limit and does not keep it.
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._service.settings.head_bytes_max:
-            await self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, scope, send)
-            return
         addresses = self._service.addresses
         peer: str | None = None if scope["client"] is None else scope["client"][0]  # None: over a unix socket
         if peer is None or not addresses.is_proxy(peer):
-            await self._service.app(scope, receive, send)
+            await application.app(scope, receive, send)
             return
         client = addresses.vouched_for(peer, scope["headers"])
         if not addresses.enter(client):
-            await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, scope, send)
+            await self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, application, scope, send)
             return
         scope["client"] = (client, 0)
         try:
-            await self._service.app(scope, receive, send)
+            await application.app(scope, receive, send)
         finally:
             addresses.leave(client)
 
-    async def _refuse(self, status: HTTPStatus, scope: AsgiScope, send: Send) -> None:
+    async def _refuse(self, status: HTTPStatus, application: Application, scope: AsgiScope, send: Send) -> None:
         if scope["type"] == "http":
-            await answer_with(status, self._service.correlation_id(), send, self._service.form_of(scope["path"]))
+            await answer_with(status, self._service.correlation_id(), send, application.form_of(scope["path"]))
         else:
             await send({"type": "websocket.close"})
 

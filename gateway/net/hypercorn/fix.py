@@ -3,11 +3,13 @@
 hypercorn 0.18.0 lets an application send on after each look at a response's buffer, even when flow control allowed
 nothing to leave it: a client that grants no window makes every endless response grow in memory for as long as it lasts.
 Data for a WebSocket that has ended here, which its client may not know yet, is a KeyError that ends every other stream
-of the connection; so is, as a UnicodeDecodeError, a path or method with a byte that is not ASCII. And a request that
-its client resets at once does not count toward the streams at the same time, but its handler runs: a connection can ask
-for tens of thousands a second. The version is pinned, and wire tests show each fault's absence.
+of the connection; so is, as a UnicodeDecodeError, a path or method with a byte that is not ASCII. A request that its
+client resets at once does not count toward the streams at the same time, but its handler runs: a connection can ask for
+tens of thousands a second. And a response whose application ends before it does is left as it is: its client waits for
+the rest. The version is pinned, and wire tests show each fault's absence.
 """
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +18,13 @@ import hypercorn.protocol
 import hypercorn.protocol.h2
 from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived, StreamReset
+from h2.exceptions import ProtocolError
 from hypercorn.config import Config
 from hypercorn.events import Closed
-from hypercorn.protocol.events import Event
+from hypercorn.protocol.events import Event, StreamClosed
 from hypercorn.protocol.h2 import BUFFER_LOW_WATER, H2Protocol, StreamBuffer
+from hypercorn.protocol.http_stream import HTTPStream
+from priority.priority import MissingStreamError
 
 from actors.bucket_rules import TokenBucket
 
@@ -29,6 +34,11 @@ class MendedConfig(Config):
 
 
 class BoundedBuffer(StreamBuffer):
+    @property
+    def is_ended(self) -> bool:
+        """Whether nothing more is added to it."""
+        return self._complete
+
     async def pop(self, max_length: int) -> bytes:
         data = bytes(self.buffer[:max_length])
         del self.buffer[:max_length]
@@ -56,6 +66,24 @@ class MendedH2Protocol(H2Protocol):
         self.streams = _Streams()
         resets = self.config.h2_resets_per_s_max if isinstance(self.config, MendedConfig) else None
         self._resets = None if resets is None else TokenBucket.full(resets, resets, time.monotonic())
+
+    async def stream_send(self, event: Event) -> None:
+        if isinstance(event, StreamClosed):
+            await self._reset_if_broken_off(event.stream_id)
+        await super().stream_send(event)
+
+    async def _reset_if_broken_off(self, stream_id: int) -> None:
+        """The application is done with it, and had not said that its response is."""
+        buffer = self.stream_buffers.get(stream_id)
+        is_response = isinstance(self.streams.get(stream_id), HTTPStream)  # a WebSocket has its own way to end
+        if not is_response or not isinstance(buffer, BoundedBuffer) or buffer.is_ended:
+            return
+        with contextlib.suppress(ProtocolError, MissingStreamError):  # its client was faster
+            self.connection.reset_stream(stream_id, ErrorCodes.INTERNAL_ERROR)
+            self.priority.unblock(stream_id)
+        await buffer.close()
+        await self.has_data.set()  # whoever sends finds the stream closed, and forgets it
+        await self._flush()
 
     async def _handle_events(self, events: list[Any]) -> None:
         reset = [event.stream_id for event in events if isinstance(event, StreamReset)]

@@ -13,6 +13,7 @@ from http import HTTPStatus
 import structlog
 import trio
 
+from gateway.net.applications import Application
 from gateway.net.body_pace_rules import BodyPace, BodyWait
 from gateway.net.http1.app_call import AsgiScope, Message, Receive, Send
 from gateway.net.http1.responses import device_form
@@ -28,7 +29,13 @@ would not be seen."""
 
 class ForeignExchange:
     def __init__(
-        self, service: Service, scope: AsgiScope, receive: Receive, send: Send, abort: Callable[[], None]
+        self,
+        service: Service,
+        application: Application,
+        scope: AsgiScope,
+        receive: Receive,
+        send: Send,
+        abort: Callable[[], None],
     ) -> None:
         self._service = service
         self._settings = service.settings
@@ -37,12 +44,13 @@ class ForeignExchange:
         self._abort = abort
         self._is_head: bool = scope["method"] == "HEAD"
         self._is_http2: bool = scope["http_version"] == "2"
-        self._body_bytes_left = service.body_bytes_max(scope["path"])
+        self._body_bytes_left = application.body_bytes_max(scope["path"])
         self._body_wait = BodyWait(BodyPace(self._settings.body_s_max))
-        self._form = service.form_of(scope["path"])
+        self._form = application.form_of(scope["path"])
         self._body_over = False
         self._taking = trio.Lock()
         self._started = False
+        self._ended = False
         self._refused = False
 
     # ---- receive ----------------------------------------------------------------------------------------------------
@@ -109,6 +117,7 @@ class ForeignExchange:
         if held_back:
             await self._discard()
             await self._send_body(b"", more=False)
+        self._ended = not more
 
     async def _send_body(self, body: bytes, *, more: bool) -> None:
         if not self._is_http2:
@@ -122,6 +131,13 @@ class ForeignExchange:
             if patience.cancelled_caught:
                 self._abort()
                 return
+
+    async def fail(self) -> None:
+        """The application did. A response that it has begun must not pass for whole; of HTTP/2, `fix.py` sees to it."""
+        if not (self._started or self._refused):
+            await self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR)
+        elif not (self._ended or self._is_http2):
+            self._abort()
 
     async def _refuse(self, status: HTTPStatus) -> None:
         """Answer for the application; if it has begun to answer, all that is left is to end the connection."""

@@ -17,9 +17,12 @@ from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.reports import Drop
+from actors.push.counts import PushCounts
 from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
 from gateway.governance.denials import DenialCode
+from gateway.observe.audit.audit_store import AuditStore
+from gateway.observe.metrics.push_families import push_families
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
 from schemas.closes import StreamClose
@@ -43,7 +46,9 @@ class MetricsPage:
     ledgers: Ledgers
     mcp_sessions: Sequence[Sized]  # of every kind
     listeners: Sized
+    audit: AuditStore | None  # None: it is kept nowhere but in the log
     spaces: SpaceFamilies
+    push: PushCounts
     started_s: float  # Unix time
     build: Mapping[str, str] = field(default_factory=_build)
 
@@ -55,12 +60,14 @@ class MetricsPage:
         yield from self._streams()
         yield from self._nodes()
         yield from self._log()
+        yield from self._audit()
         yield from self._governance()
         yield gauge("heliograph_mcp_sessions", "MCP sessions that are open.", sum(map(len, self.mcp_sessions)))
         yield gauge(
             "heliograph_listeners", "MCP clients that are told of changes, by session or stream.", len(self.listeners)
         )
         yield from self.spaces.families()
+        yield from push_families(self.push)
         yield from self._process()
 
     def _calls(self) -> Iterator[Family]:
@@ -102,6 +109,14 @@ class MetricsPage:
             "heliograph_log_appends_total",
             "Appends to the command log, by its answer.",
             (({"answer": answer}, self.store.answered[kind]) for answer, kind in _ANSWERS.items()),
+        )
+
+    def _audit(self) -> Iterator[Family]:
+        kept, lost = (0, 0) if self.audit is None else (self.audit.kept_lines, self.audit.lost_lines)
+        yield counters(
+            "heliograph_audit_lines_total",
+            "Lines of the audit, by what became of them in the data folder.",
+            (({"outcome": "kept"}, kept), ({"outcome": "lost"}, lost)),
         )
 
     def _governance(self) -> Iterator[Family]:

@@ -1,8 +1,10 @@
-"""What `GET /metrics` tells of echo spaces. Where they are off, every series is there too, at 0 but for those left."""
+"""What `GET /metrics` tells of echo spaces and projects. Where they are off, every series is there, at 0 but for those
+left."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from actors.project.projects import Projects
 from actors.space.counts import SpaceCounts
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
@@ -17,11 +19,13 @@ class SpaceFamilies:
     counts: SpaceCounts = field(default_factory=SpaceCounts)
     spaces: EchoSpaces | None = None
     rooms: Rooms | None = None
+    projects: Projects | None = None
 
     def families(self) -> Iterator[Family]:
         yield from self._lives()
         yield from self._contents()
         yield from self._rooms()
+        yield from self._projects()
         counts = self.counts
         refused = {"request": counts.requests_refused, "upgrade": counts.upgrades_refused}
         yield counters(
@@ -62,6 +66,20 @@ class SpaceFamilies:
             "heliograph_space_operations_total",
             "What was done with values and files.",
             (({"operation": operation}, count) for operation, count in self.counts.operations.items()),
+        )
+
+    def _projects(self) -> Iterator[Family]:
+        projects = () if self.projects is None else tuple(self.projects)
+        yield gauge("heliograph_projects", "Projects that there are.", len(projects))
+        yield gauge(
+            "heliograph_site_objects",
+            "Published files of all projects.",
+            sum(len(project.objects) for project in projects),
+        )
+        yield gauge(
+            "heliograph_site_object_bytes",
+            "Bytes of the published files of all projects, each counted as often as it is published.",
+            sum(project.size_bytes for project in projects),
         )
 
     def _rooms(self) -> Iterator[Family]:

@@ -62,6 +62,8 @@ class PageRoutes:
         base: Callable[[], str],
         now_ms: Callable[[], int],
         protection: Protection,
+        *,
+        has_push: bool = False,
     ) -> None:
         self._admission = admission
         self._documents = documents
@@ -69,6 +71,7 @@ class PageRoutes:
         self._base = base
         self._now_ms = now_ms
         self._protection = protection
+        self._has_push = has_push
         self._renderer = Renderer(TEMPLATES, ASSETS)
         self.routes: Routes = {"/": (ANY, self._landing), "/s/{}": (ANY, self._room)}
 
@@ -139,6 +142,7 @@ class PageRoutes:
             "now": rfc3339(self._now_ms()),
             "qr": _qr(f"{self._base()}/s/{token}"),
             "has_passkeys": self._protection.has_passkeys,
+            "has_push": self._has_push,
         }
 
     async def _is_sent_on(self, exchange: Exchange) -> bool:

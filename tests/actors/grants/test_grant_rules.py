@@ -421,3 +421,19 @@ def test_givers_that_share_an_index_know_their_own_tokens_alone() -> None:
     assert index.refresh == {b"r0": ("here", "g"), b"r1": ("there", "g")}
     assert here.clear() == ["g"]
     assert (list(index.access), list(index.refresh)) == ([b"a1"], [b"r1"])
+
+
+def test_where_too_many_tokens_are_known_a_refreshed_grant_forgets_its_own_oldest() -> None:
+    index = TokenIndex(refresh_max=4)
+    here, there = Grants(giver="here", index=index), Grants(giver="there", index=index)
+    applied(there, issue(there, new(100), LIMITS, NOW_MS))
+    applied(here, issue(here, new(0), LIMITS, NOW_MS))
+    for number in range(5):
+        assert renew(here, number, number + 1, NOW_MS + 1) is None
+    assert list(index.refresh) == [b"r100", b"r3", b"r4", b"r5"]
+    assert renew(here, 0, 6, NOW_MS + 2) is GrantFault.UNKNOWN  # refused, and nothing ends
+    assert renew(here, 4, 6, NOW_MS + 2) is None  # its answer was lost
+    assert renew(here, 4, 7, NOW_MS + 3) is None
+    assert list(index.refresh) == [b"r100", b"r4", b"r5", b"r6", b"r7"]  # what is good for something stays
+    assert renew(here, 5, 8, NOW_MS + 4) is GrantFault.REUSED
+    assert (len(here), list(index.refresh)) == (0, [b"r100"])

@@ -6,13 +6,15 @@ import msgspec
 import pytest
 import structlog
 import trio
+import trio.testing
 
 from actors.grants.grant_rules import GrantFault
 from actors.log.memory_store import MemoryStore
 from actors.log.sqlite_store import SqliteStore
+from actors.log.store import AppendAnswer, BlindEvents, Part
 from actors.member.given import Invited, Issued
-from actors.member.member_events import Member
-from actors.member.member_rules import Trouble
+from actors.member.member_events import Invite, Member
+from actors.member.member_rules import Trouble, is_invited
 from actors.member.members import SNAPSHOT_EVENTS, stream_of
 from actors.member.settings import MemberSettings
 from tests.actors.member.people import (
@@ -67,6 +69,36 @@ async def test_no_two_members_have_one_passkey() -> None:
     other = await invited(members, "globex")
     assert await members.join(other.invite, passkey()) is Trouble.PASSKEY_TAKEN
     assert members.of_invite(other.invite) is not None, "the invitation is not used up"
+
+
+async def test_invitation_that_is_cancelled_before_it_is_written_takes_nobodys_place() -> None:
+    members = await Town(MemberSettings(members_max=1)).members()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await members.invite("acme", frozenset({READ}), "", "ops")
+    assert scope.cancelled_caught
+    assert len(members) == 0
+    await invited(members)
+
+
+async def test_copy_of_a_passkey_that_signs_at_the_same_time_is_refused() -> None:
+    members = await Town().members()
+    await joined(members)
+    credential_id, outcomes = passkey().credential_id, list[Trouble | None]()
+
+    async def use(sign_count: int) -> None:
+        outcomes.append(await members.use_passkey(credential_id, sign_count))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(use, 7)
+        nursery.start_soon(use, 7)
+    assert sorted(map(str, outcomes)) == sorted(["None", str(Trouble.UNKNOWN_MEMBER)])
+    assert await members.use_passkey(credential_id, 6) is Trouble.UNKNOWN_MEMBER
+    assert await members.use_passkey(credential_id, 0) is Trouble.UNKNOWN_MEMBER
+    assert await members.use_passkey(credential_id, 8) is None
+    member = members.of_passkey(credential_id)
+    assert member is not None
+    assert [one.sign_count for one in member.passkeys] == [8]
 
 
 async def test_members_and_passkeys_have_their_limits() -> None:
@@ -359,3 +391,65 @@ async def test_history_on_a_disk_is_cut_and_members_stay(tmp_path: Path) -> None
         await refreshed(members, given.refresh_token)
         town.passes(60)
         assert await members.refresh(spent.refresh_token, None) is GrantFault.REUSED
+
+
+class SlowStore(MemoryStore):
+    """Appends wait until they may go on, once a test has closed the gate."""
+
+    gate: trio.Event | None = None
+    waiting = 0
+
+    async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
+        if self.gate is not None:
+            self.waiting += 1
+            await self.gate.wait()
+        return await super().append(*parts, blind_events=blind_events)
+
+
+async def test_whoever_gives_up_while_it_is_written_has_it_written_and_true() -> None:
+    town = Town()
+    store = SlowStore(town.disk)
+    members = await town.members(store)
+    given = await issued(members, await joined(members))
+    store.gate = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(members.refresh, given.refresh_token, None)
+        await trio.testing.wait_all_tasks_blocked()
+        assert store.waiting == 1
+        nursery.cancel_scope.cancel()
+        store.gate.set()
+    store.gate = None
+    town.passes(31)
+    assert await members.refresh(given.refresh_token, None) is GrantFault.REUSED  # the first one did count
+    assert given.grant_id not in (await town.members()).standing
+
+
+async def test_grant_that_an_operator_ends_meanwhile_gives_nobody_a_token() -> None:
+    """Neither to the one that is being written, nor to the one that waits for its turn."""
+    town = Town()
+    store = SlowStore(town.disk)
+    members = await town.members(store)
+    given, answers = await issued(members, await joined(members)), list[object]()
+
+    async def refresh() -> None:
+        answers.append(await members.refresh(given.refresh_token, None))
+
+    store.gate = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(refresh)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(refresh)
+        await trio.testing.wait_all_tasks_blocked()
+        members.end_soon(given.grant_id)
+        store.gate.set()
+    assert answers == [GrantFault.ENDED, GrantFault.ENDED]
+    assert store.waiting == 1  # for the second one nothing was written
+
+
+def test_invitation_is_for_whoever_has_its_secret() -> None:
+    invite = Invite(b"hash", START_MS)
+    member = Member("m", "acme", "agent", "Ada", frozenset({READ}), b"handle", START_MS, invite)
+    assert is_invited(member, b"hash", START_MS - 1)
+    assert not is_invited(member, b"other", START_MS - 1)
+    assert not is_invited(member, b"hash", START_MS)
+    assert not is_invited(None, b"hash", START_MS - 1)

@@ -10,6 +10,7 @@ from actors.node.moment import Moment
 from actors.space.memory_space_store import MemorySpaceDisk, MemorySpaceStore
 from actors.space.settings import SpaceSettings
 from actors.space.spaces import EchoSpaces, Opened
+from actors.space.token_seal import TokenSeal
 from schemas.echo.frames import Encoding
 from schemas.ulids import Mint
 from tests.actors.space.shelves import NOW_MS
@@ -26,6 +27,7 @@ class World:
         self.settings = settings or SpaceSettings(disk_free_min=0.0)
         self.ended: list[str] = []
         self.log_over: Callable[[MemoryDisk], MemoryStore] = MemoryStore  # makes a process's access to the log
+        self.seal: TokenSeal | None = None  # with it tokens are shown again
         self.follows_trio = False  # or time passes only when a test says so
         self.before_load: Callable[[EchoSpaces], None] = lambda _: None
         self._randoms = 0
@@ -44,7 +46,9 @@ class World:
         async with MemorySpaceStore(self.space_disk) as store:
             await store.load()
             log = self.log_over(self.log_disk)
-            spaces = EchoSpaces(store, log, self.settings, self.now, self.random, lambda: mint.mint(self.now_ms))
+            spaces = EchoSpaces(
+                store, log, self.settings, self.now, self.random, lambda: mint.mint(self.now_ms), seal=self.seal
+            )
             spaces.on_end.append(self.ended.append)
             self.before_load(spaces)
             await spaces.load()

@@ -15,6 +15,7 @@ from actors.space.events import Ending
 from actors.space.iam import SpaceIam
 from actors.space.iam_events import Passkey
 from actors.space.iam_tokens import Invited, Tokens
+from actors.space.settings import SpaceSettings
 from actors.space.spaces import EchoSpaces, Opened
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
@@ -29,8 +30,8 @@ READ = frozenset({"kv_read"})
 class IamWorld(World):
     """With what was told to sockets."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, settings: SpaceSettings | None = None) -> None:
+        super().__init__(settings)
         self.told: list[tuple[str, str]] = []
         self.switched: list[str] = []
 
@@ -446,6 +447,92 @@ async def test_name_in_the_room_is_the_first_members_also_after_a_restart(autoju
         room = iam.of_room(tokens.space_id)
         assert room.uid_owner("ann") == tokens.member_id
         assert room.uid_owner("random") is None
+
+
+async def test_token_that_has_ended_is_not_good_again_by_a_clock_that_is_a_bit_off_after_a_restart() -> None:
+    world = IamWorld()
+    async with world.iam() as (spaces, iam):
+        ended = await owner(iam, await opened(spaces))
+        world.now_ms += 1000 * ended.expires_in_s
+        assert iam.find(ended.access_token) is None
+        fresh = await iam.refresh(ended.refresh_token)
+        assert isinstance(fresh, Tokens)
+    world.now_ms -= 20_000
+    async with world.iam() as (spaces, iam):
+        assert iam.find(ended.access_token) is None
+        assert iam.find(fresh.access_token) is not None
+
+
+async def test_token_is_good_for_nothing_from_the_instant_to_which_the_end_of_its_space_was_moved() -> None:
+    world = IamWorld()
+    async with world.iam() as (spaces, iam):
+        tokens = await owner(iam, await opened(spaces))
+        await spaces.move_end(tokens.space_id, None, 60)
+        world.now_ms += 59_999
+        assert iam.find(tokens.access_token) is not None
+        world.now_ms += 1  # nothing has swept yet
+        assert iam.find(tokens.access_token) is None
+
+
+async def test_owner_adds_no_passkey_that_is_somebodys_elsewhere() -> None:
+    async with IamWorld().iam() as (spaces, iam):
+        here, there = await owner(iam, await opened(spaces)), await owner(iam, await opened(spaces), "other")
+        assert await iam.add_passkey(access(iam, here), passkey("other")) is EchoError.INVALID_PAYLOAD
+        known = iam.find_passkey(b"other")
+        assert known is not None
+        assert known.space_id == there.space_id
+
+
+async def test_members_are_given_only_so_much_at_a_time_and_what_ends_is_never_refused() -> None:
+    """Each refresh makes the stream of its space longer, in the log that devices share."""
+    world = IamWorld(SpaceSettings(disk_free_min=0.0, iam_givings_burst=5, iam_givings_per_min=1.0))
+    async with world.iam() as (spaces, iam):
+        made = await opened(spaces)
+        tokens = await owner(iam, made)
+        joined = await guest(iam, tokens)  # an invite, and a member
+        for _ in range(2):
+            refreshed = await iam.refresh(joined.refresh_token)
+            assert isinstance(refreshed, Tokens)
+            joined = refreshed
+        known = access(iam, tokens)
+        assert await iam.refresh(joined.refresh_token) is EchoError.OVERLOADED
+        assert await iam.invite(known, READ, None) is EchoError.OVERLOADED
+        assert await iam.issue(tokens.space_id, tokens.member_id, READ) is EchoError.OVERLOADED
+        assert isinstance(await owner(iam, await opened(spaces), "elsewhere"), Tokens)
+        world.now_ms += 60_000
+        assert isinstance(await iam.refresh(joined.refresh_token), Tokens)
+        assert await iam.remove_member(known, joined.member_id) is None
+        assert await iam.revoke(tokens.access_token) is None
+
+
+async def test_disk_that_is_nearly_full_takes_what_ends_a_grant_and_nothing_that_is_given() -> None:
+    world = IamWorld(SpaceSettings(disk_free_min=0.1))
+    async with world.iam() as (spaces, iam):
+        tokens = await owner(iam, await opened(spaces))
+        joined, known = await guest(iam, tokens), access(iam, tokens)
+        world.space_disk.is_full = True
+        world.now_ms += 1_000
+        assert await iam.refresh(joined.refresh_token) is EchoError.STORAGE_NOT_READY
+        assert await iam.remove_member(known, joined.member_id) is None
+        assert iam.find(joined.access_token) is None
+
+
+async def test_names_that_the_gateway_made_and_that_come_back_are_no_way_around_the_limit_of_names() -> None:
+    world = IamWorld(SpaceSettings(disk_free_min=0.0, iam_uids_max=2))
+    async with world.iam() as (spaces, iam):
+        tokens = await owner(iam, await opened(spaces))
+        joined, room = await guest(iam, tokens), iam.of_room(tokens.space_id)
+        for number in range(5):
+            assert room.claim_uid(f"made{number}", tokens.member_id, is_minted=True)
+            assert room.claim_uid(f"made{number}", tokens.member_id, is_minted=False)  # it comes back
+        assert room.uid_owner("made4") == tokens.member_id
+        assert not room.claim_uid("made4", joined.member_id, is_minted=False)
+        assert not room.claim_uid("ann", tokens.member_id, is_minted=False)
+        await iam.write_names()
+    async with world.iam() as (spaces, iam):
+        room = iam.of_room(tokens.space_id)
+        owners = [room.uid_owner(f"made{number}") for number in range(5)]
+        assert owners == [tokens.member_id, tokens.member_id, None, None, None]
 
 
 async def test_room_asks_for_tokens_of_its_own_space_alone() -> None:

@@ -56,6 +56,7 @@ async def test_list_tells_how_much_each_space_has_and_no_token_name_or_value(tmp
         first, second = page.json["spaces"]
         assert first == {
             "space_id": made["space_id"],
+            "project_id": None,
             "opened_at_ms": first["ends_at_ms"] - 60_000,
             "ends_at_ms": first["ends_at_ms"],
             "protocol": "protobuf",

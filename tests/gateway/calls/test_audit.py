@@ -228,6 +228,7 @@ def emitted() -> dict[str, set[str]]:
     with structlog.testing.capture_logs() as logs:
         audit.action(principal(), "mint", Decision.REFUSED, code=Code.SAFETY_DENIED, reason="token", took_ms=0.1)
         audit.space_call("s", None, Decision.REFUSED, code="not_found", correlation_id="c", took_s=0.1)
+        audit.project_call(None, None, Decision.REFUSED, code="not_found", correlation_id="c", took_s=0.1)
         came = NodeRecord(NODE_ID, "acme", Accepted({}, "etag", ()), epoch=1, live=True)
         audit.node(came)
         audit.node(replace(came, live=False, left=NodeClose.NORMAL))
@@ -243,6 +244,7 @@ async def test_page_lists_every_event_and_every_field(
     assert events == set(fields)
     assert rows("`tool_call`") == fields["tool_call"]
     assert rows("`space_call`") == fields["space_call"]
+    assert rows("`project_call`") == fields["project_call"]
     assert rows("`operator_action`") == fields["operator_action"]
     assert rows("`node_came` and `node_went`") == fields["node_came"] == fields["node_went"]
 

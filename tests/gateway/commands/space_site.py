@@ -14,7 +14,7 @@ import trio
 from structlog.testing import capture_logs
 
 from gateway.commands.cli import main
-from gateway.main.command_variables import FOR_COMMANDS
+from gateway.main.command_variables import BEARERS, FOR_COMMANDS
 from gateway.main.server import Running, running
 from gateway.main.settings import load
 
@@ -45,10 +45,13 @@ class Site:
         return self.gateway.base()
 
     async def space(self, *arguments: str, stdin: bytes = b"") -> Said:
+        return await self.run("space", *arguments, stdin=stdin)
+
+    async def run(self, *arguments: str, stdin: bytes = b"") -> Said:
         self.monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         self.capsys.readouterr()
         with trio.fail_after(PATIENCE_S):
-            code = await trio.to_thread.run_sync(main, ["space", *arguments])
+            code = await trio.to_thread.run_sync(main, arguments)
         told = self.capsys.readouterr()
         return Said(code, told.out, told.err)
 
@@ -74,7 +77,7 @@ class Site:
 async def site(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, **settings: Any
 ) -> AsyncIterator[Site]:
-    for name in (*FOR_COMMANDS, "HELIOGRAPH_DATA"):
+    for name in (*FOR_COMMANDS, *BEARERS, "HELIOGRAPH_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(folder)
     given = {"data": str(folder / "data"), **ON, **settings}

@@ -125,7 +125,7 @@ class FakeBus:
 
 async def test_a_node_that_goes_is_listened_to_again(autojump_clock: trio.testing.MockClock) -> None:
     bus, voice = FakeBus(), FakeVoice(2)
-    await talk(bus, "n", voice)  # type: ignore[arg-type]  # of the bus and the voice, what it uses
+    await talk(bus, "n", voice, message)  # type: ignore[arg-type]  # of the bus and the voice, what it uses
     began_s = bus.asked_s[0]
     assert [at_s - began_s for at_s in bus.asked_s] == [0, RETRY_S, 2 * RETRY_S]
     assert voice.said == [message(FRAME)] * 2

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gateway.commands import space_files, space_kv, space_response
+from gateway.commands import space_client, space_files, space_response
 from gateway.commands.cli import main
 from gateway.main.command_variables import FOR_COMMANDS
 
@@ -145,7 +145,7 @@ def test_a_download_that_is_ended_leaves_nothing(number: signal.Signals, tmp_pat
 def test_a_list_without_an_end_is_none_of_an_echo_service(
     cursor: str, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space_kv, "LIST_PAGES_MAX", 5)
+    monkeypatch.setattr(space_client, "LIST_PAGES_MAX", 5)
     asked: list[str] = []
 
     def answer(target: str) -> Iterator[bytes]:
@@ -160,7 +160,7 @@ def test_a_list_without_an_end_is_none_of_an_echo_service(
 
 
 def test_a_page_of_keys_that_is_too_large_is_none_of_an_echo_service(capsys: Capsys) -> None:
-    with service(lambda _: iter([json_answer({"keys": ["x" * space_kv.LIST_PAGE_BYTES_MAX]})])) as hostile:
+    with service(lambda _: iter([json_answer({"keys": ["x" * space_client.LIST_PAGE_BYTES_MAX]})])) as hostile:
         assert main(["space", "kv", "ls", hostile.link]) == 2
     assert "is not an echo service" in capsys.readouterr().err
 

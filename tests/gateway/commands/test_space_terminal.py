@@ -16,9 +16,9 @@ PATIENCE_S = 30.0
 Capsys = pytest.CaptureFixture[str]
 
 
-async def on_terminal(*arguments: str, typed: bytes = b"") -> tuple[int, str]:
+async def on_terminal(*arguments: str, typed: bytes = b"", command: str = "space") -> tuple[int, str]:
     """The exit code, and all that it showed there. What is typed follows the first prompt."""
-    return await trio.to_thread.run_sync(_on_terminal, arguments, typed)
+    return await trio.to_thread.run_sync(_on_terminal, (command, *arguments), typed)
 
 
 def _on_terminal(arguments: tuple[str, ...], typed: bytes) -> tuple[int, str]:
@@ -36,7 +36,7 @@ def _on_terminal(arguments: tuple[str, ...], typed: bytes) -> tuple[int, str]:
 
     reader = threading.Thread(target=read)
     reader.start()
-    command = [sys.executable, "-m", "gateway.commands.cli", "space", *arguments]
+    command = [sys.executable, "-m", "gateway.commands.cli", *arguments]
     try:
         done = subprocess.run(
             command,

@@ -135,3 +135,11 @@ def test_token_without_a_grant_is_judged_as_ever() -> None:
     found = principal(one, token(gid=None, resource=None))
     assert (found.credential_id, found.expires_at_ms) == (JTI, NOW_MS + 600_000)
     assert isinstance(one.verify(token(gid=None, resource="https://other.example"), AGENT, NOW_MS), Principal)
+
+
+def test_token_that_was_verified_before_grants_were_known_is_judged_again() -> None:
+    one = Verifier({key_id(KEY.public_key()): KEY.public_key()}, issuer="test", audience="ours")
+    text = token()
+    assert principal(one, text).credential_id == JTI
+    one.know_grants(set(), lambda resource: resource == OURS)
+    assert one.verify(text, AGENT, NOW_MS) is TokenFault.REVOKED

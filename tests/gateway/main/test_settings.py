@@ -227,6 +227,15 @@ def test_variables_of_commands_are_no_settings() -> None:
     assert load(None, dict.fromkeys(FOR_COMMANDS, "x"), {}) == load(None, {}, {})
 
 
+def test_bearer_of_the_project_api_is_shared_with_commands() -> None:
+    bearers = {"API_BEARER_TOKEN": "a" * 32, "HELIOGRAPH_API_BEARER_TOKEN": "b" * 32}
+    for environment in (bearers, dict(reversed(bearers.items()))):
+        assert load(None, environment, {}).projects.api_bearer_token == "b" * 32
+    by_section = {**bearers, "HELIOGRAPH_PROJECTS_API_BEARER_TOKEN": "c" * 32}
+    assert load(None, by_section, {}).projects.api_bearer_token == "c" * 32
+    assert load(None, {"API_BEARER_TOKEN": "a" * 32}, {}).projects.api_bearer_token == "a" * 32
+
+
 def test_some_variables_go_by_bare_names_too_and_those_with_the_prefix_win() -> None:
     bare = {"MCP_ENABLED": "false", "MCP_RELAX_ORIGIN": "true", "LOG_MCP": "1", "MCP_SESSIONS_MAX": "3"}
     settings = load(None, bare, {})

@@ -19,6 +19,7 @@ from tests.gateway.identity.oauth.site import CHALLENGE, REDIRECT
 from tests.gateway.mcp.site import until
 from tests.gateway.mcp.space_site import call, failure, space_site
 from tests.gateway.mcp.test_member_sessions import PLENTY, guest, owner, refused, token_of
+from tests.gateway.spaces.test_iam_live import Person
 from tests.gateway.spaces.test_live import ask, make, request
 from tests.gateway.spaces.test_oauth_live import consent, exchange, post_form
 
@@ -86,7 +87,7 @@ async def test_answer_of_another_server_or_request_is_no_answer_to_the_client(
 ) -> None:
     """Mix-up: we name ourselves and the request in every answer, so that a client can tell."""
 
-    class Mixed(Consenting):
+    class Mixed(Consenting[Person]):
         async def wait(self) -> AuthorizationCodeResult:
             return (await super().wait()).model_copy(update=other)
 

@@ -17,6 +17,7 @@ def test_session_is_found_with_the_credential_that_opened_it_only() -> None:
     assert sessions.find("s", owner) is session
     assert sessions.find("s", principal()) is None
     assert sessions.find(None, owner) is None
+    assert sessions.find("s", owner, "/mcp/flat") is None  # on another view its id is unknown
 
 
 def test_idle_session_is_due_after_its_last_request_has_ended() -> None:
@@ -116,3 +117,33 @@ def test_end_that_has_come_is_asked_for_once_more_and_no_other() -> None:
     assert (session.expires_s, later.expires_s) == (80, 60)
     sessions.prolong(80, lambda _: 0.0)
     assert sessions.due(80) == [session, later]
+
+
+class Asked:
+    """A caller that counts how often it is asked who it is."""
+
+    accounts = ("agent",)
+    expires_at_ms = 0
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    @property
+    def credential_id(self) -> str:
+        self.times += 1
+        return "somebody"
+
+
+def test_end_of_a_credential_looks_at_no_session_of_another() -> None:
+    """A space may end with 1,600 grants, while 10,000 sessions of others are open."""
+    sessions, caller = Sessions(SETTINGS.session_limits), Asked()
+    first, second = (sessions.begin(name, caller, 1000, 0) for name in "ab")
+    asked = caller.times
+    sessions.revoke("somebody else")
+    assert caller.times == asked
+    sessions.end(first)
+    sessions.end(first)
+    sessions.revoke("somebody")
+    assert (first.revoked, second.revoked) == (False, True)
+    sessions.end(second)
+    sessions.revoke("somebody")

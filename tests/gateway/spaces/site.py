@@ -10,11 +10,13 @@ from urllib.parse import unquote, urlencode
 import trio
 
 from actors.space.iam import SpaceIam
+from actors.space.spaces import EchoSpaces
 from gateway.calls.audit import Audit
 from gateway.net.router import Router
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.feature import spaces_feature
 from gateway.spaces.iam_ceremonies import PasskeyCeremonies
+from gateway.spaces.room_push import RoomPush
 from gateway.spaces.settings import EchoSettings
 from schemas.ulids import Mint
 from tests.actors.space.driver import World
@@ -38,10 +40,8 @@ class Answer:
         return self.status, self.json["error"]
 
 
-class Site:
-    def __init__(self, world: World, iam: SpaceIam, app: Router) -> None:
-        self.world = world
-        self.iam = iam
+class AsgiClient:
+    def __init__(self, app: Router) -> None:
         self.app = app
         self.on_piece: Callable[[], None] = lambda: None  # told of each message of an answer
 
@@ -95,6 +95,13 @@ class Site:
         fields = {name.decode(): value.decode() for name, value in start["headers"]}
         return Answer(start["status"], fields, b"".join(part.get("body", b"") for part in bodies))
 
+
+class Site(AsgiClient):
+    def __init__(self, world: World, iam: SpaceIam, app: Router) -> None:
+        super().__init__(app)
+        self.world = world
+        self.iam = iam
+
     async def make(self, **fields: str) -> Any:
         """A space's document, with its claim."""
         answer = await self.ask("POST", "/spaces", urlencode(fields).encode(), accept="application/json")
@@ -111,6 +118,7 @@ async def site(
     settings: EchoSettings = PLENTY,
     world: World | None = None,
     passkeys: Callable[[SpaceIam], PasskeyCeremonies | None] = lambda _: None,
+    push: Callable[[EchoSpaces, SpaceIam, SpaceAdmission], RoomPush | None] = lambda *_: None,
 ) -> AsyncIterator[Site]:
     world = world or World(settings)
     mint = Mint(world.random)
@@ -122,7 +130,10 @@ async def site(
     world.before_load = lambda spaces: iams.append(SpaceIam(spaces, new_id))
     async with world.process() as spaces:
         iam = iams[0]
-        admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find)
+        admission = SpaceAdmission(spaces.find, spaces.now, settings, iam.find, iam.opened_until_ms)
         audit = Audit(spaces.now)
-        feature = spaces_feature(spaces, iam, admission, settings, lambda: BASE, new_id, audit, passkeys(iam))
+        room_push = push(spaces, iam, admission)
+        feature = spaces_feature(
+            spaces, iam, admission, settings, lambda: BASE, new_id, audit, passkeys(iam), room_push
+        )
         yield Site(world, iam, Router(new_id, feature.routes, form_of=feature.refusal_form))

@@ -95,3 +95,11 @@ def test_ten_thousand_upgrades_of_one_address_or_to_one_room_are_as_many_as_the_
     assert [desk.upgrade(TOKEN) for _ in range(10_000)].count(None) == 30
     assert [desk.upgrade(TOKEN, f"10.{number >> 8}.{number & 255}.1") for number in range(10_000)].count(None) == 10_000
     assert [desk.admission.admit_to_room(SPACE) for _ in range(10_000)].count(None) == 60
+
+
+def test_guesses_of_members_tokens_have_the_same_rate() -> None:
+    desk = Desk(unknown_tokens_burst=2)
+    asked = [desk.admission.admit_member(_exchange("192.0.2.1", []), "ea_guess") for _ in range(3)]
+    errors = [verdict.error for verdict in asked if isinstance(verdict, Refusal)]
+    assert errors == [EchoError.SPACE_NOT_FOUND, EchoError.SPACE_NOT_FOUND, EchoError.RATE_LIMITED]
+    assert desk.upgrade("guess") is EchoError.RATE_LIMITED

@@ -24,7 +24,7 @@ from gateway.api.health import HealthRoutes
 from gateway.calls.audit import Audit
 from gateway.main.server import running
 from gateway.main.settings import load
-from gateway.net.http1.heads import claimed_path
+from gateway.net.http1.heads import claimed
 from gateway.net.pump import Pump
 from gateway.net.router import Router
 from gateway.spaces.admission import SpaceAdmission
@@ -304,7 +304,7 @@ async def test_whatever_comes_to_the_door_for_a_space_has_a_documented_answer(tm
                 if not got.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n"):
                     return  # nobody was there any more to be answered: the body is not whole
                 answer = first_answer(got)
-                path = claimed_path(head.encode("latin-1"))
+                path = claimed(head.encode("latin-1")).path
                 if answer.status == 101:
                     assert path.startswith("/ws/s/")
                 elif form_at(path) is not None:

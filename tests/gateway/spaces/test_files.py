@@ -8,15 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from gateway.spaces.file_content_rules import (
-    ByteRange,
-    Unsatisfiable,
-    byte_range,
-    disposition,
-    file_name,
-    served_type,
-    stored_type,
-)
+from gateway.spaces.file_content_rules import disposition, file_name, served_type, stored_type
 from gateway.spaces.file_routes import READ_BYTES
 from gateway.spaces.settings import EchoSettings
 from tests.gateway.spaces.site import PLENTY, Answer, Site, site
@@ -320,19 +312,3 @@ def test_a_name_is_its_last_segment_without_what_cannot_be_seen(claimed: str, na
 def test_only_types_that_run_nothing_are_repeated(claimed: str | None, stored: str, served: str) -> None:
     assert stored_type(claimed) == stored
     assert served_type(stored) == served
-
-
-@pytest.mark.parametrize(
-    ("header", "expected"),
-    [
-        (None, None), ("bytes=0-0", ByteRange(0, 1)), ("bytes=2-", ByteRange(2, 8)), ("bytes=-3", ByteRange(7, 3)),
-        ("bytes=-30", ByteRange(0, 10)), ("bytes=5-99", ByteRange(5, 5)), ("bytes=10-", Unsatisfiable()),
-        ("bytes=-0", Unsatisfiable()), ("bytes=3-2", None), ("bytes=0-1,3-4", None), ("bytes=-", None),
-        ("lines=1-2", None), ("BYTES=0-1", ByteRange(0, 2)), ("Bytes=-1", ByteRange(9, 1)),
-        ("bytes=" + "9" * 15 + "-", Unsatisfiable()), ("bytes=" + "9" * 20 + "-", Unsatisfiable()),
-        ("bytes=" + "9" * 9000 + "-", Unsatisfiable()), ("bytes=1-" + "9" * 9000, ByteRange(1, 9)),
-        ("bytes=-" + "9" * 9000, ByteRange(0, 10)), ("bytes=" + "0" * 9000 + "1-2", ByteRange(1, 2)),
-    ],
-)  # fmt: skip
-def test_a_range_is_taken_as_rfc_9110_has_it(header: str | None, expected: object) -> None:
-    assert byte_range(header, 10) == expected

@@ -1,17 +1,22 @@
 """Spaces with IAM over HTTP: the token in the path and an access token of this space, by the scope of each route."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+import trio
+import trio.testing
 
 from actors.space.iam_events import Passkey
 from actors.space.iam_tokens import Invited, Tokens
+from gateway.spaces.file_routes import READ_BYTES
 from gateway.spaces.settings import EchoSettings
 from schemas.echo.scopes import FULL, SCOPES
 from tests.gateway.spaces.site import PLENTY, Answer, Site, site
 
+FORM = "multipart/form-data; boundary=b"
+FILE = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\ncontent\r\n--b--\r\n'
 ROUTES = [  # method, what follows the token, body, the scope, the answer with it
     ("GET", "/kv", b"", "kv_read", 200),
     ("GET", "/kv/k", b"", "kv_read", 404),
@@ -55,8 +60,15 @@ class Members:
         assert isinstance(tokens, Tokens), tokens
         return tokens.access_token
 
-    async def ask(self, method: str, path: str = "", body: bytes = b"", bearer: str | None = None) -> Answer:
-        headers = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
+    async def ask(
+        self,
+        method: str,
+        path: str = "",
+        body: bytes | Sequence[bytes | trio.Event] = b"",
+        bearer: str | None = None,
+        **headers: str,
+    ) -> Answer:
+        headers |= {} if bearer is None else {"authorization": f"Bearer {bearer}"}
         return await self.site.ask(method, f"/api/s/{self.made['token']}{path}", body, **headers)
 
 
@@ -117,7 +129,7 @@ async def test_document_is_for_every_member_and_says_that_iam_is_on() -> None:
 async def test_owner_and_creator_move_the_end_and_delete(with_claim: bool) -> None:
     async with members() as some:
         bearer = some.made["claim"] if with_claim else some.owner.access_token
-        for wrong in (None, some.made["token"], await some.member(*(SCOPES - {FULL}))):
+        for wrong in (None, some.made["token"]):
             assert (await some.ask("PATCH", "", b'{"ttl_seconds":60}', wrong)).error == (401, "unauthorized")
             assert (await some.ask("DELETE", bearer=wrong)).error == (401, "unauthorized")
         moved = await some.ask("PATCH", "", b'{"ttl_seconds":60}', bearer)
@@ -125,6 +137,13 @@ async def test_owner_and_creator_move_the_end_and_delete(with_claim: bool) -> No
         assert moved.json["expires_at"] != some.made["expires_at"]
         assert (await some.ask("DELETE", bearer=bearer)).status == 204
         assert (await some.ask("GET", bearer=bearer)).error == (404, "space_not_found")
+
+
+@pytest.mark.parametrize(("method", "body"), [("PATCH", b'{"ttl_seconds":60}'), ("DELETE", b"")])
+async def test_member_who_is_no_owner_lacks_a_scope_to_move_the_end_or_delete(method: str, body: bytes) -> None:
+    async with members() as some:
+        guest = await some.member(*(SCOPES - {FULL}))
+        assert (await some.ask(method, "", body, guest)).error == (403, "insufficient_scope")
 
 
 async def test_owner_of_another_space_neither_moves_nor_deletes() -> None:
@@ -255,3 +274,110 @@ async def test_other_paths_below_iam_are_not_there(path: str) -> None:
     async with members() as some:
         assert (await some.ask("GET", path, bearer=some.owner.access_token)).status in (404, 405)
         assert (await some.ask("PATCH", path, bearer=some.owner.access_token)).status in (404, 405)
+
+
+Slow: TypeAlias = tuple[str, str, tuple[bytes, bytes], str]
+
+SLOW: list[Slow] = [  # what waits in the middle of its body
+    ("POST", "/kv/late", (b'{"value":', b'"v"}'), "application/json"),
+    ("POST", "/files", (FILE[:-20], FILE[-20:]), FORM),
+    ("PATCH", "", (b'{"ttl_seconds"', b": 60}"), "application/json"),
+]
+
+
+async def ask_slowly(
+    here: Members, slow: Slow, bearer: str | None, meanwhile: Callable[[], Awaitable[object]]
+) -> Answer:
+    method, path, (begin, rest), kind = slow
+    go_on, answers = trio.Event(), list[Answer]()
+
+    async def ask() -> None:
+        answers.append(await here.ask(method, path, [begin, go_on, rest], bearer, content_type=kind))
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            await meanwhile()
+            go_on.set()
+    return answers[0]
+
+
+async def state_of(here: Members, bearer: str) -> list[Any]:
+    paths = "", "/kv", "/files"
+    return [(await here.ask("GET", path, bearer=bearer)).json for path in paths]
+
+
+@pytest.mark.parametrize("slow", SLOW)
+@pytest.mark.parametrize("end", ["removed", "revoked"])
+async def test_request_whose_grant_ends_while_its_body_comes_does_nothing(slow: Slow, end: str) -> None:
+    async with members() as here:
+        iam, mate, own = here.iam, await here.member(FULL), here.owner.access_token
+        access, by = iam.find(mate), iam.find(own)
+        assert access is not None
+        assert by is not None
+        before = await state_of(here, own)
+
+        async def meanwhile() -> None:
+            assert (
+                await iam.remove_member(by, access.member_id) if end == "removed" else await iam.revoke(mate)
+            ) is None
+
+        answer = await ask_slowly(here, slow, mate, meanwhile)
+        assert (answer.status, answer.json["error"]) == (401, "unauthorized")
+        assert await state_of(here, own) == before
+
+
+async def test_who_was_an_owner_does_not_move_the_end_of_a_room_whose_iam_was_switched_off_meanwhile() -> None:
+    async with members() as here:
+        own = here.owner.access_token
+        by = here.iam.find(own)
+        assert by is not None
+        answer = await ask_slowly(here, SLOW[2], own, lambda: here.iam.disable(by))
+        assert (answer.status, answer.json["error"]) == (401, "unauthorized")
+
+
+@pytest.mark.parametrize("slow", SLOW[:2])
+async def test_request_of_the_bare_token_that_is_under_way_when_iam_is_switched_on_does_nothing(slow: Slow) -> None:
+    async with site() as one:
+        here, owners = Members(one), list[Tokens]()
+        here.made = await one.make()
+
+        async def meanwhile() -> None:
+            owners.append(await here.claim(here.made))
+
+        answer = await ask_slowly(here, slow, None, meanwhile)
+        assert (answer.status, answer.json["error"]) == (401, "unauthorized")
+        _, values, files = await state_of(here, owners[0].access_token)
+        assert (values["keys"], files["files"]) == ([], [])
+
+
+@pytest.mark.parametrize("slow", SLOW[:2])
+async def test_new_access_token_of_the_same_grant_ends_no_request_that_is_under_way(slow: Slow) -> None:
+    async with members() as here:
+        old = here.owner
+
+        async def meanwhile() -> None:
+            assert isinstance(await here.iam.refresh(old.refresh_token), Tokens)
+            here.site.world.now_ms += 31_000
+            assert here.iam.find(old.access_token) is None
+
+        assert (await ask_slowly(here, slow, old.access_token, meanwhile)).status == 201
+
+
+async def test_download_breaks_off_when_the_grant_of_its_reader_ends() -> None:
+    async with members() as here:
+        mate, own = await here.member("file_read"), here.owner.access_token
+        body = FILE.replace(b"content", bytes(READ_BYTES * 3))
+        file_id = (await here.ask("POST", "/files", body, own, content_type=FORM)).json["file_id"]
+        pieces = 0
+
+        def pass_time() -> None:
+            nonlocal pieces
+            pieces += 1
+            if pieces == 2:  # its head, and the first of the content
+                here.site.world.now_ms += 4_501_000  # the life of an access token, and 900 s without one
+
+        here.site.on_piece = pass_time
+        answer = await here.ask("GET", f"/files/{file_id}", bearer=mate)
+        assert (answer.status, len(answer.body)) == (200, READ_BYTES)

@@ -212,7 +212,7 @@ async def test_owner_adds_a_passkey_of_their_own_and_others_do_not() -> None:
         narrow = await ann.site.iam.issue(found.giver, found.member_id, frozenset({"kv_read"}))
         assert not isinstance(narrow, EchoError)
         ann.bearer = narrow.access_token
-        assert (await ann.join(made, "x")).error == (403, "insufficient_scope")
+        assert (await ann.post(made, "options")).error == (403, "insufficient_scope"), "no ceremony is begun"
 
 
 async def test_login_takes_a_passkey_of_this_space_that_has_counted_on() -> None:

@@ -14,6 +14,7 @@ from gateway.mcp.large_requests import LargeRequests
 from gateway.spaces.admission import SpaceAdmission
 from gateway.spaces.documents import Documents
 from gateway.spaces.mcp_sessions import RoomSessions
+from gateway.spaces.room_push import NoPush
 from gateway.spaces.room_tools import RoomCaller, RoomTools
 from gateway.spaces.upload_shares import UploadShares
 from schemas.echo.errors import EchoError
@@ -32,7 +33,9 @@ def sessions_of(world: World, spaces: EchoSpaces, iam: SpaceIam | None = None) -
     if iam is None:
         iam = SpaceIam(spaces, new_id)
     documents = Documents(PLENTY, lambda: BASE)
-    tools = RoomTools(SpaceValues(spaces), SpaceFiles(spaces, new_id), documents, UploadShares(PLENTY), PLENTY)
+    tools = RoomTools(
+        SpaceValues(spaces), SpaceFiles(spaces, new_id), documents, UploadShares(PLENTY), PLENTY, NoPush()
+    )
     admission = SpaceAdmission(spaces.find, spaces.now, PLENTY)
     return RoomSessions(tools, admission, spaces, iam, PLENTY, Audit(spaces.now), new_id)
 

@@ -3,12 +3,16 @@
 import contextlib
 import ssl
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import trio
 from websockets.exceptions import InvalidStatus
 
+from gateway.main.clock import now
 from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.spaces.relayed_socket import RelayedSocket
 from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import until
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
@@ -80,6 +84,34 @@ async def test_closes_and_refusals_over_tls_are_the_same(contexts: Contexts) -> 
                 async with here.guest(address, "", trusts=trusts):
                     pass
             assert refused.value.response.status_code == status
+        await here.empty()
+
+
+@both
+@pytest.mark.parametrize(
+    ("change", "close"), [({"has_iam": True}, (4401, b"unauthorized")), ({"ends_at_ms": 0}, (4410, b"gone"))]
+)
+async def test_socket_whose_acceptance_was_waited_for_comes_into_the_space_as_it_is_by_then(
+    contexts: Contexts, protocol: str, change: dict[str, Any], close: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that does not read makes the gateway wait for as long as it likes."""
+    ours, trusts = contexts
+    async with site(tls=ours) as here:
+        token = here.open_space()
+        space = here.spaces.find(token, now().wall_ms)
+        assert space is not None
+        accept = RelayedSocket.serve
+
+        async def accept_late(relayed: RelayedSocket, subprotocol: str | None, adopt: Any) -> None:
+            here.spaces.put(msgspec.structs.replace(space, **change))
+            await accept(relayed, subprotocol, adopt)
+
+        monkeypatch.setattr(RelayedSocket, "serve", accept_late)
+        async with tls_peer(here, trusts, protocol, token) as peer:
+            if "has_iam" in change:
+                await peer.send(masked(1, b'{"type":"who"}'))
+            assert (await until_over(peer)).endswith(closed_with(*close))
+        assert b"welcome" not in peer.said
         await here.empty()
 
 

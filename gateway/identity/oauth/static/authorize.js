@@ -6,6 +6,7 @@ const byId = (id) => document.getElementById(id);
 const page = byId("authorize"), allow = byId("allow"), said = byId("said");
 const options = JSON.parse(page.dataset.options), texts = JSON.parse(page.dataset.texts);
 const AGAIN = "That did not work, and nothing was given. A new page is needed for another attempt.";
+const BUSY = "The gateway has too much to do: wait a minute.";
 let accept = useAPasskey;
 
 allow.onclick = async () => {
@@ -37,7 +38,7 @@ function startAnew() {
 }
 
 async function goOn(answer) {
-  if (!answer.ok) throw new Error(answer.status === 429 ? "Too many requests: wait a minute." : AGAIN);
+  if (!answer.ok) throw new Error(answer.status === 429 || answer.status === 503 ? BUSY : AGAIN);
   const { redirect, offer } = await answer.json();
   if (redirect) {
     location.assign(redirect);

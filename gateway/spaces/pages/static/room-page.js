@@ -1,5 +1,6 @@
 /** The room's page: joins its parts, and has what belongs to none of them: the link's state, messages, names. */
 
+import { Alerts } from "./alerts.js";
 import { token } from "./api.js";
 import { attempt, button, byId, copyOnClick, make, notify, sizeText } from "./dom.js";
 import { refreshEnd, setEnd, showCountdown } from "./end.js";
@@ -23,6 +24,7 @@ const vault = new Vault(byId("encryption-key")?.textContent);
 const values = new Values(vault);
 const files = new Files();
 const log = new MessageLog(byId("messages"), read);
+const alerts = new Alerts();
 const members = hasIam ? new Members() : null;
 const people = new People(byId("people"), byId("names"), writeTo);
 const mine = new Set(); // connections of this page, past ones too
@@ -89,6 +91,7 @@ function welcome({ uid, conn, expires_at, recovered }) {
   byId("my-uid").textContent = uid;
   sessionStorage.setItem(stored("uid"), uid);
   setEnd(expires_at);
+  attempt(() => alerts.follow(uid, room.subs));
   refresh();
 }
 
@@ -99,6 +102,7 @@ function guest() {
 function showEnd() {
   isOver = true;
   session.rest();
+  attempt(() => alerts.rest());
   byId("over").hidden = false;
   for (const control of document.querySelectorAll("main :is(button, input, select, textarea):not(.copy)")) {
     control.disabled = true;
@@ -178,6 +182,7 @@ function showSubs() {
     return make("li", {}, sub, button("×", leave, { className: "plain", ariaLabel: `Leave ${sub}` }));
   };
   byId("my-subs").replaceChildren(...room.subs.map(chip));
+  attempt(() => alerts.follow(byId("my-uid").textContent, room.subs));
 }
 
 function onSubmit(id, work) {

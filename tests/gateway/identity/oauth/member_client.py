@@ -1,8 +1,8 @@
-"""The OAuth client of the `mcp` SDK against a whole gateway, and the member of a space who agrees on its page."""
+"""The OAuth client of the `mcp` SDK against a whole gateway, and the person with a passkey who agrees on its page."""
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
@@ -10,20 +10,32 @@ from mcp.client.auth import OAuthClientProvider
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from pydantic import AnyUrl
 
+from gateway.main.server import Running
 from tests.gateway.identity.oauth.site import REDIRECT
 from tests.gateway.identity.oauth.test_sdk_client import Storage
+from tests.gateway.identity.passkeys.authenticator import SoftwareAuthenticator
 from tests.gateway.markup import Markup
-from tests.gateway.spaces.test_iam_live import Person
 from tests.gateway.spaces.test_live import ask, request
 
 PATIENCE_S = 30
 
 
+class HasPasskey(Protocol):
+    """A member, of a space or of a tenant."""
+
+    gateway: Running
+    origin: str
+    authenticator: SoftwareAuthenticator
+
+
+P = TypeVar("P", bound=HasPasskey)
+
+
 @dataclass
-class Consenting:
+class Consenting(Generic[P]):
     """A browser that opens whatever page a client sends it to, and a person in front of it with a passkey."""
 
-    person: Person
+    person: P
     storage: Storage = field(default_factory=Storage)
     pages: list[str] = field(default_factory=list)
     answer: dict[str, str] = field(default_factory=dict)

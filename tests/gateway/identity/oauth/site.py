@@ -117,13 +117,15 @@ class FakeWorlds:
 
     async def end_grant(self, realm: str, grant_id: str) -> OAuthError | None:
         await trio.lowlevel.checkpoint()
+        if self.fault is not None:
+            return self.fault
         self.ended.append((realm, grant_id))
         self.live = {token: grant for token, grant in self.live.items() if grant != grant_id}
         return None
 
 
 class FakePasskeys:
-    """A credential is `{"id": …}` of a member of the world, and proves itself unless it says `"bad"`."""
+    """A credential is `{"id": …}` of a member of the world, and proves itself unless it says `bad` or `unwritten`."""
 
     def __init__(self, worlds: FakeWorlds) -> None:
         self._worlds = worlds
@@ -145,6 +147,8 @@ class FakePasskeys:
         member = self._worlds.find(str(credential.get("id")).encode())
         if member is None:
             return SignInFault.CREDENTIAL_UNKNOWN
+        if "unwritten" in credential:
+            return SignInFault.UNAVAILABLE
         return SignInFault.REFUSED if "bad" in credential else SignIn(member, context)
 
 

@@ -13,6 +13,7 @@ import structlog.testing
 import trio
 import trio.testing
 
+from gateway.identity.oauth.oauth_errors import OAuthError
 from gateway.identity.oauth.worlds import TokenAnswer
 from tests.gateway.identity.oauth.site import ASKED, BASE, ISSUER, PLENTY, REDIRECT, VERIFIER, OAuthSite, split
 
@@ -30,6 +31,18 @@ async def test_a_code_that_is_used_again_ends_what_it_gave() -> None:
     assert warning in logged
     form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"]}
     assert (await here.form("/oauth/token", form)).error == (400, "invalid_grant")
+
+
+async def test_a_grant_that_cannot_be_ended_when_its_code_is_used_again_is_ended_by_the_next_attempt() -> None:
+    here = OAuthSite()
+    code = await here.code()
+    assert (await here.exchange(code)).status == 200
+    here.worlds.fault = OAuthError.SERVER_ERROR
+    assert (await here.exchange(code)).error == (503, "server_error")
+    assert here.worlds.ended == []
+    here.worlds.fault = None
+    assert (await here.exchange(code)).error == (400, "invalid_grant")
+    assert here.worlds.ended == [("space:01j", "grant-1")]
 
 
 async def test_a_thief_who_lacks_the_verifier_ends_the_grant_and_gets_nothing() -> None:

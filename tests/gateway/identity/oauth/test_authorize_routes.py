@@ -130,7 +130,11 @@ async def test_a_view_is_not_for_a_member_of_a_space() -> None:
 
 async def test_a_passkey_that_fails_gives_nothing_and_one_that_nobody_has_is_told_apart() -> None:
     here = OAuthSite()
-    for credential, error in (({"id": "ada", "bad": 1}, (401, "unauthorized")), ({"id": "x"}, (404, "not_found"))):
+    for credential, error in (
+        ({"id": "ada", "bad": 1}, (401, "unauthorized")),
+        ({"id": "x"}, (404, "not_found")),
+        ({"id": "ada", "unwritten": 1}, (503, "storage_not_ready")),
+    ):
         page = await here.page()
         assert (await here.post(page, {"ceremony": page.ceremony, "credential": credential})).error == error
         good = {"ceremony": page.ceremony, "credential": {"id": "ada"}}

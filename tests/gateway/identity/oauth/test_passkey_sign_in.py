@@ -109,4 +109,7 @@ async def test_a_credential_that_is_none_is_refused(credential: dict[str, object
 async def test_a_count_that_cannot_be_kept_signs_nobody_in() -> None:
     desk = Desk()
     desk.worlds.fault = OAuthError.SERVER_ERROR
-    assert await desk.try_once() is SignInFault.REFUSED
+    assert await desk.try_once() is SignInFault.UNAVAILABLE
+    gone = Desk()
+    gone.worlds.fault = OAuthError.INVALID_GRANT
+    assert await gone.try_once() is SignInFault.REFUSED

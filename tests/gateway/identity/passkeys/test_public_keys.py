@@ -44,6 +44,7 @@ def rsa(**members: object) -> dict[int, object]:
         ({**ES_KEY, -4: b"private"}, PasskeyFault.KEY_UNUSABLE),
         ({**cose_key(new_key(EDDSA)), 1: 2}, PasskeyFault.KEY_UNUSABLE),
         ({**cose_key(new_key(EDDSA)), -1: 7}, PasskeyFault.KEY_UNUSABLE),  # Ed448
+        ({**cose_key(new_key(EDDSA)), -1: 4}, PasskeyFault.KEY_UNUSABLE),  # X25519: as long, and signs nothing
         ({**cose_key(new_key(EDDSA)), -2: bytes(31)}, PasskeyFault.KEY_UNUSABLE),
         (cose_key(rsa_key(1024)), PasskeyFault.KEY_UNUSABLE),
         (rsa(n=b"\xff" * 513), PasskeyFault.KEY_UNUSABLE),
@@ -73,6 +74,7 @@ def test_key_that_is_not_of_the_three_kinds_is_refused(key: Mapping[int, object]
         b"\xa6" + encode_cbor(ES_KEY)[1:] + b"\xf5\x02",  # and once as true
         bytes.fromhex("a301634f4b500327206745643235353139") + bytes(32),  # what the library would repair
     ],
+    ids=range(11),  # the keys are made anew for each run, and its processes have to agree on names
 )
 def test_key_that_is_no_map_of_canonical_cbor_is_refused(key: bytes) -> None:
     assert outcome_of_registration(Answer(public_key_bytes=key)) in (

@@ -13,6 +13,7 @@ from structlog.typing import EventDict
 
 from actors.supervision.stop_ladder import StopSettings
 from actors.supervision.supervisor import Supervisor
+from gateway.net.applications import SitesAt
 from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
 from gateway.net.http1.door import Door
 from gateway.net.http1.settings import DoorSettings
@@ -184,6 +185,7 @@ async def site(
     tls: ssl.SSLContext | None = None,
     takes_upgrade: Callable[[str], bool] = lambda _: False,
     form_of: FormOf = device_form_only,
+    sites: SitesAt | None = None,
 ) -> AsyncIterator[Site]:
     with trio.fail_after(PATIENCE_S), capture_logs() as logged:
         async with trio.open_nursery() as nursery:
@@ -197,6 +199,7 @@ async def site(
                 tls=tls,
                 takes_upgrade=takes_upgrade,
                 form_of=form_of,
+                sites=sites,
             )
             port = await door.listen("127.0.0.1", 0)
             yield Site(door, port, supervisor, logged)

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.net.body_pace_rules import BODY_PACE, BodyPace
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
-from gateway.net.http1.heads import claimed_path
+from gateway.net.http1.heads import claimed
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.refusal_form import RefusalForm, Refused
 from tests.gateway.net.http1.site import HOST, Response, answer, echo, read_body, site
@@ -37,7 +37,7 @@ def form_of(path: str) -> RefusalForm | None:
     ],
 )
 def test_path_of_a_head_that_is_no_good_is_what_its_first_line_claims(data: bytes, path: str) -> None:
-    assert claimed_path(data) == path
+    assert claimed(data).path == path
 
 
 REFUSED: dict[bytes, int] = {

@@ -4,6 +4,8 @@ from http import HTTPStatus
 
 import pytest
 
+from gateway.net.applications import Application, Applications
+from gateway.net.asgi import AsgiScope, Receive, Send
 from gateway.net.http1.heads import HEAD_BYTES_MAX as KNOWN_HEAD_BYTES_MAX
 from gateway.net.http1.heads import HEADS_MAX, Head, KnownHeads
 from gateway.net.http1.requests import CHUNK_FRAMING_BYTES_FREE, H2_PREFACE, Outside, Refusal, RequestReader
@@ -18,8 +20,15 @@ BODY_BYTES_MAX = 20
 HEAD_BYTES_MAX = 300
 
 
+async def no_app(_: AsgiScope, _receive: Receive, _send: Send) -> None:
+    raise AssertionError("nobody calls it here")
+
+
+MAIN = Application(no_app, lambda path: 5 if path == "/small" else BODY_BYTES_MAX)
+
+
 def reader(known: KnownHeads | None = None) -> RequestReader:
-    return RequestReader(HEAD_BYTES_MAX, lambda path: 5 if path == "/small" else BODY_BYTES_MAX, known or KnownHeads())
+    return RequestReader(HEAD_BYTES_MAX, Applications(MAIN), known or KnownHeads())
 
 
 def read(*pieces: bytes, known: KnownHeads | None = None) -> list[tuple[Head, bytes] | int | Outside]:
@@ -310,6 +319,7 @@ def test_head_says_what_was_asked() -> None:
     data = b"PUT http://real:1/a%2Fb?c=%20 HTTP/1.1\r\nHost: other\r\nX-A: 1\r\nx-a: 2\r\nEXPECT: 100-Continue\r\n\r\n"
     [(head, body)] = read(data)  # type: ignore[misc]
     assert head == Head(
+        application=MAIN,
         method="PUT",
         path="/a/b",
         raw_path=b"/a%2Fb",

@@ -2,11 +2,12 @@
 
 import socket
 
+from gateway.net.applications import Application, Applications
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.connection import UPGRADE
 from gateway.net.http1.heads import Head, KnownHeads
 from gateway.net.http1.requests import Outside, RequestReader
-from tests.gateway.net.http1.site import HOST, answer, site, until
+from tests.gateway.net.http1.site import HOST, answer, echo, site, until
 
 ASK = HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 FRAMES = b"\x81\x80abcd"
@@ -17,7 +18,7 @@ def is_room(path: str) -> bool:
 
 
 def test_upgrade_at_a_claimed_path_is_a_request_after_which_nothing_follows() -> None:
-    reader = RequestReader(1000, lambda _: 0, KnownHeads(), is_room)
+    reader = RequestReader(1000, Applications(Application(echo, lambda _: 0, is_room)), KnownHeads())
     reader.receive_data(b"GET /room/a HTTP/1.1\r\n" + ASK + FRAMES)
     head = reader.next_head()
     assert isinstance(head, Head)
@@ -27,7 +28,7 @@ def test_upgrade_at_a_claimed_path_is_a_request_after_which_nothing_follows() ->
 
 
 def test_upgrade_at_another_path_is_passed_on() -> None:
-    reader = RequestReader(1000, lambda _: 0, KnownHeads(), is_room)
+    reader = RequestReader(1000, Applications(Application(echo, lambda _: 0, is_room)), KnownHeads())
     reader.receive_data(b"GET /else HTTP/1.1\r\n" + ASK)
     assert reader.next_head() is Outside.WEBSOCKET
 

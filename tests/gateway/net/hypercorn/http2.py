@@ -27,9 +27,15 @@ class _Heard:
 
 
 class Http2:
-    def __init__(self, stream: trio.abc.Stream) -> None:
+    def __init__(self, stream: trio.abc.Stream, *, unchecked: bool = False) -> None:
+        """`unchecked`: send what no client should."""
         self.stream = stream
-        self._h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding=False))
+        config = h2.config.H2Configuration(
+            header_encoding=False,
+            validate_outbound_headers=not unchecked,
+            normalize_outbound_headers=not unchecked,
+        )
+        self._h2 = h2.connection.H2Connection(config)
         self.ended_with: int | None = None
         """The error code of the server's GOAWAY."""
         self._heard: dict[int, _Heard] = {}
@@ -54,20 +60,31 @@ class Http2:
             self._h2.reset_stream(stream_id)
         await self._flush()
 
-    async def open(self, path: str | bytes, method: str = "POST", *, end: bool = False, **headers: str) -> int:
+    async def open(
+        self,
+        path: str | bytes,
+        method: str = "POST",
+        *,
+        end: bool = False,
+        authority: str | bytes | None = "test",
+        **headers: str,
+    ) -> int:
         stream_id, self._next_id = self._next_id, self._next_id + 2
         self._heard[stream_id] = _Heard()
-        pseudo = {":method": method, ":path": path, ":scheme": "https", ":authority": "test"}
+        pseudo = {":method": method, ":path": path, ":scheme": "https"}
+        if authority is not None:
+            pseudo[":authority"] = authority
         more = {name.replace("_", "-"): value for name, value in headers.items()}
         self._h2.send_headers(stream_id, [*pseudo.items(), *more.items()], end_stream=end)
         await self._flush()
         return stream_id
 
-    async def open_websocket(self, path: str, **headers: str) -> int:
+    async def open_websocket(self, path: str, authority: str = "h", **headers: str) -> int:
         """By extended CONNECT (RFC 8441). Both sides then send data."""
         stream_id, self._next_id = self._next_id, self._next_id + 2
         self._heard[stream_id] = _Heard()
-        pseudo = {":method": "CONNECT", ":protocol": "websocket", ":path": path, ":scheme": "https", ":authority": "h"}
+        pseudo = {":method": "CONNECT", ":protocol": "websocket", ":path": path, ":scheme": "https"}
+        pseudo[":authority"] = authority
         more = {"sec-websocket-version": "13", **{name.replace("_", "-"): value for name, value in headers.items()}}
         self._h2.send_headers(stream_id, [*pseudo.items(), *more.items()])
         await self._flush()
@@ -105,6 +122,9 @@ class Http2:
             self._fail_if_over(heard)
             await self._hear()
         return Response(int(heard.headers[b":status"]), dict(heard.headers), heard.body)
+
+    async def get(self, path: str, authority: str | bytes | None, method: str = "GET", **headers: str) -> Response:
+        return await self.response(await self.open(path, method, end=True, authority=authority, **headers))
 
     async def ask(self, path: str, body: bytes = b"", **headers: str) -> Response:
         stream_id = await self.open(path, end=False, **headers)

@@ -1,10 +1,15 @@
-"""Streams of HTTP/2 that cost more than they should: reset at once, or with a head that hypercorn cannot read."""
+"""Streams of HTTP/2 that cost more than they should: reset at once, with a head that hypercorn cannot read, or with a
+response that its application breaks off."""
+
+from pathlib import Path
 
 import h2.errors
 import pytest
+import trio
 
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
+from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import answer, site, until
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
 
@@ -70,3 +75,41 @@ async def test_path_that_is_not_ascii_costs_its_stream_and_no_other(path: bytes)
         assert app.paths == ["/before", "/after"]
         await until(lambda: here.door.connections == 0)  # it is idle, refused streams or not
         assert [entry for entry in here.logged if entry["log_level"] == "error"] == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_response_that_its_application_breaks_off_is_reset_and_no_other_stream_is(fails: bool) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/whole":
+            await answer(send, b"whole")
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100")]})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        if fails:
+            raise ValueError
+
+    async with site(app) as here, here.client() as client:
+        http2 = Http2(client.stream)
+        await http2.begin()
+        for _ in range(3):
+            with pytest.raises(StreamEnd):
+                await http2.response(await http2.open("/", "GET", end=True))
+            assert (await http2.response(await http2.open("/whole", "GET", end=True))).body == b"whole"
+
+
+async def test_response_that_fails_over_tls_before_it_begins_is_500_and_in_the_middle_the_end(tmp_path: Path) -> None:
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/middle":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100")]})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise ValueError("a secret")
+
+    server, trusts = tls_contexts(tmp_path)
+    async with site(app, tls=server) as here:
+        async with here.tls_client(trusts) as client:
+            told = await client.get("/")
+            assert (told.status, told.said["code"]) == (500, "E_INTERNAL")
+            assert b"secret" not in told.body
+        async with here.tls_client(trusts) as client:
+            with pytest.raises((trio.BrokenResourceError, EOFError)):
+                await client.get("/middle")

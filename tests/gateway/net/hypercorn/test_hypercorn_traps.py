@@ -103,6 +103,23 @@ async def test_response_that_waits_for_a_window_outlives_its_client() -> None:
         assert not answered.is_set()
 
 
+async def test_response_that_its_application_breaks_off_keeps_its_client_waiting() -> None:
+    """Remedy: `fix.py` (test_http2_streams: ...breaks_off...)."""
+    done = trio.Event()
+
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100")]})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        done.set()
+
+    async with bare_hypercorn(app) as server, server.client() as client:
+        http2 = await begin_http2(client)
+        stream = await http2.open("/", end=True)
+        assert await http2.body(stream) == b"half"
+        await done.wait()
+        assert await http2.body(stream, patience_s=0.2) == b""
+
+
 # ---- bodies ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The list of a room's tools: closed, well-formed, and fit for every client."""
+"""The lists of rooms' and of operators' tools: closed, well-formed, and fit for every client."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,9 +8,13 @@ import jsonschema
 import pytest
 
 from schemas.contract import Contract
-from schemas.echo.room_tools import ROOM_TOOLS, RoomTool
+from schemas.echo.project_tools import PROJECT_TOOLS
+from schemas.echo.room_tools import ROOM_TOOLS
+from schemas.echo.tools import EchoTool
 
-TOOLS = list(ROOM_TOOLS.values())
+TOOLS = [*ROOM_TOOLS.values(), *PROJECT_TOOLS.values()]
+READ = {"echo_project_get", "echo_project_static_list"}
+READ |= {name for name, tool in ROOM_TOOLS.items() if tool.scope in (None, "kv_read", "file_read")}
 
 
 def objects(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -23,7 +27,7 @@ def objects(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_schemas_are_closed_and_compile_everywhere(tool: RoomTool) -> None:
+def test_schemas_are_closed_and_compile_everywhere(tool: EchoTool) -> None:
     for side in ("inputSchema", "outputSchema"):
         schema = tool.listed[side]
         jsonschema.Draft202012Validator.check_schema(schema)
@@ -34,12 +38,11 @@ def test_schemas_are_closed_and_compile_everywhere(tool: RoomTool) -> None:
 
 
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_tools_have_names_that_every_client_takes_and_words_for_models(tool: RoomTool) -> None:
+def test_tools_have_names_that_every_client_takes_and_words_for_models(tool: EchoTool) -> None:
     assert re.fullmatch(r"[a-z_]{1,64}", tool.name)
     assert tool.listed["title"]
     assert tool.listed["description"].endswith(".")
-    reads = tool.scope in (None, "kv_read", "file_read")
-    assert tool.listed["annotations"]["readOnlyHint"] is reads
+    assert tool.listed["annotations"]["readOnlyHint"] is (tool.name in READ)
 
 
 def test_arguments_that_are_none_are_refused_and_nothing_raises() -> None:
@@ -52,3 +55,15 @@ def test_arguments_that_are_none_are_refused_and_nothing_raises() -> None:
     for _ in range(50_000):
         inner["a"] = inner = {}
     assert not tool.takes(deep)
+
+
+def test_an_operator_has_the_six_tools_of_the_contract_with_what_each_needs() -> None:
+    needed = {name: tool.listed["inputSchema"]["required"] for name, tool in PROJECT_TOOLS.items()}
+    assert needed == {
+        "echo_project_create": ["name"],
+        "echo_project_get": ["project_id"],
+        "echo_project_book": ["project_id"],
+        "echo_project_add_space": ["project_id"],
+        "echo_project_static_presign": ["project_id", "path"],
+        "echo_project_static_list": ["project_id"],
+    }

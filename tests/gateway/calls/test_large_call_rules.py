@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.spaces.large_call_rules import is_large_answer, is_mostly_text
+from gateway.calls.large_call_rules import LongTexts, is_large_answer
 
 LONG = "A" * 1_000_000
+is_mostly_text = LongTexts("data_base64", "value").are_most_of
 
 
 def call(arguments: object, **more: object) -> bytes:
@@ -40,6 +41,13 @@ def test_one_long_text_is_taken_whatever_its_escapes(arguments: dict[str, str]) 
 )
 def test_what_is_long_in_another_way_is_not_decoded(body: bytes) -> None:
     assert not is_mostly_text(body)
+
+
+def test_only_the_texts_that_are_named_may_be_long() -> None:
+    prompts = LongTexts("system_prompt")
+    assert prompts.are_most_of(call({"system_prompt": LONG}))
+    assert not prompts.are_most_of(call({"value": LONG}))
+    assert not prompts.are_most_of(call({"system_prompt": [LONG]}))
 
 
 def test_judging_takes_no_memory_for_many_small_things() -> None:

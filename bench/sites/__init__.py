@@ -1,0 +1,1 @@
+"""The benchmark of sites: `python -m bench.sites`."""

@@ -1,0 +1,41 @@
+"""`GET /admin/audit`: what the kept audit has, filtered, newest first; or upwards from a line, for whoever follows.
+
+?agent ?tool ?node ?reason ?decision ?event ?tenant     exactly so
+?since ?until     RFC 3339, a day, or how long ago
+?before ?after    a line's id: go on downwards, or upwards, from there
+?limit            lines in one answer
+
+A search takes half a second at most and then answers with what it has: `next` says where to go on, null that there is
+no more at present.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gateway.api.actions import Actions, OperatorRoutes
+from gateway.identity.tokens import OperatorScope
+from gateway.net.exchange import Exchange
+from gateway.net.query_rules import read_fields
+from gateway.observe.audit.audit_store import AuditStore
+from gateway.observe.audit.query_rules import BadAuditQuery, read_query
+from schemas.errors import Code
+
+
+class AdminAudit:
+    def __init__(self, actions: Actions, store: AuditStore, wall_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._wall_ms = wall_ms
+        self.routes: OperatorRoutes = {"/admin/audit": actions.look(OperatorScope.FLEET_READ, self._page)}
+
+    async def _page(self, exchange: Exchange) -> Mapping[str, Any] | None:
+        pairs = read_fields(exchange.scope["query_string"])
+        fields = dict(pairs)
+        try:
+            if len(fields) != len(pairs):
+                raise BadAuditQuery("A filter is given once.")
+            query = read_query(fields, self._wall_ms())
+        except BadAuditQuery as bad:
+            await exchange.refuse(Code.MANIFEST_INVALID, str(bad), "Compare the query with the operators' reference.")
+            return None
+        found = await self._store.search(query)
+        return {"lines": [line.shown() for line in found.lines], "next": found.place}

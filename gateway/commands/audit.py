@@ -1,0 +1,139 @@
+"""`heliograph audit`: who did what, why it was allowed or refused, and what it cost; from the kept audit, as a table or
+as JSON lines, and followed as it grows."""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from gateway.commands.ledger import rounded
+from gateway.commands.node_names import node_id_of
+from gateway.commands.parsing import CommandError, Subparsers, printable, table
+from gateway.commands.reach import Operator, RefusedError, add_data, ask, checked_agent, data_path, now_ms
+from gateway.identity.tokens import OperatorScope
+from gateway.main.data_folder import DataFolder
+from gateway.observe.audit.audit_store import FOLDER, search
+from gateway.observe.audit.query_rules import LINES_MAX, TIME_RULE, BadAuditQuery, read_query
+from schemas.errors import Code
+
+LOOK_S = 0.5  # between looks for more, with --follow
+LINES_DEFAULT = 100
+_TEXTS = ("agent", "tool", "node", "reason", "decision", "event", "tenant", "since", "until")
+
+
+def add(commands: Subparsers) -> None:
+    audit = commands.add_parser("audit", help="who did what, why it was allowed or refused, and what it cost")
+    audit.add_argument("--agent", metavar="AGENT", help="agent_<uuid>: the `sub` of its token")
+    audit.add_argument("--tool", help="a tool's own name")
+    audit.add_argument("--node", metavar="NODE", help="an id or a name that `heliograph nodes` lists")
+    audit.add_argument("--reason", help="of a refusal, such as budget, rate or policy; or why a node left")
+    audit.add_argument("--decision", choices=["answered", "refused", "streaming", "abandoned"])
+    audit.add_argument("--event", help="tool_call, space_call, project_call, operator_action, node_came …")
+    audit.add_argument("--tenant", help="only what happened in this tenant")
+    audit.add_argument("--since", metavar="TIME", help="such as 7d, 12h, 2026-11-11 or 2026-11-11T08:00:00Z")
+    audit.add_argument("--until", metavar="TIME", help="the same")
+    audit.add_argument(
+        "--lines", type=int, default=LINES_DEFAULT, metavar="N", help=f"the newest N (default {LINES_DEFAULT}; 0: all)"
+    )
+    audit.add_argument("--follow", action="store_true", help="go on as it grows, until Ctrl-C")
+    audit.add_argument("--json", action="store_true", help="one JSON line a line, for scripts and archives")
+    add_data(audit)
+    audit.set_defaults(run=_audit)
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    """Exit codes: 0 printed, 1 nothing was found, 2 wrong use."""
+    path, wanted = data_path(arguments), _wanted(arguments)
+    newest = _Pages(path, wanted).lines()
+    lines = list(newest if arguments.lines == 0 else islice(newest, arguments.lines))
+    lines.reverse()
+    _print(lines, as_json=arguments.json)
+    if not arguments.follow:
+        return 0 if lines else 1
+    after = lines[-1]["id"] if lines else 0
+    while True:
+        more = list(_Pages(path, {**wanted, "after": str(after)}).lines())
+        _print(more, as_json=arguments.json, head=False)
+        after = more[-1]["id"] if more else after
+        time.sleep(LOOK_S)
+
+
+def _wanted(arguments: argparse.Namespace) -> dict[str, str]:
+    wanted = {name: value for name in _TEXTS if (value := getattr(arguments, name)) is not None}
+    if arguments.lines < 0:
+        raise CommandError("--lines is a number of lines, or 0 for all")
+    if "agent" in wanted:
+        checked_agent(wanted["agent"])
+    if "node" in wanted:
+        wanted["node"] = node_id_of(arguments, wanted["node"])
+    try:
+        read_query(wanted, now_ms())
+    except BadAuditQuery:
+        raise CommandError(f"--since and --until are times. {TIME_RULE}") from None
+    return wanted
+
+
+class _Pages:
+    """All lines of a search, asked for page by page: of the gateway that runs on a folder, or of the folder itself."""
+
+    def __init__(self, path: Path, wanted: dict[str, str]) -> None:
+        self._path = path
+        self._wanted = {**wanted, "limit": str(LINES_MAX)}
+        self._place_of = "after" if "after" in wanted else "before"
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        place: int | None = None
+        while True:
+            fields = self._wanted if place is None else {**self._wanted, self._place_of: str(place)}
+            page = self._page(fields)
+            yield from page["lines"]
+            place = page["next"]
+            if place is None:
+                return
+
+    def _page(self, fields: dict[str, str]) -> dict[str, Any]:
+        def here(folder: DataFolder) -> dict[str, Any]:
+            found = search(folder.path / FOLDER, read_query(fields, now_ms()))
+            return {"lines": [line.shown() for line in found.lines], "next": found.place}
+
+        def there(operator: Operator) -> dict[str, Any]:
+            try:
+                answer: dict[str, Any] = operator.get(f"/admin/audit?{urlencode(fields)}", "lines")
+            except RefusedError as error:
+                if error.envelope["code"] == Code.MANIFEST_NOT_FOUND:
+                    raise CommandError(
+                        "this gateway keeps no audit: it does with `enabled = true` in [audit]"
+                    ) from None
+                raise
+            return answer
+
+        return ask(self._path, here, there, OperatorScope.FLEET_READ)
+
+
+def _print(lines: list[dict[str, Any]], *, as_json: bool, head: bool = True) -> None:
+    if as_json:
+        for line in lines:
+            print(json.dumps(line), flush=True)
+    elif lines or head:
+        rows = table([_row(line) for line in lines])
+        print("\n".join(rows if head else rows[1:]), flush=True)
+
+
+def _row(line: dict[str, Any]) -> dict[str, str]:
+    price, took = line.get("price_micros"), line.get("took_ms")
+    row = {
+        "at": line["at"],
+        "event": line["event"],
+        "who": line.get("sub") or line.get("member_id") or "-",
+        "what": line.get("tool") or line.get("action") or "-",
+        "where": line.get("node_name") or line.get("node_id") or line.get("space_id") or line.get("project_id") or "-",
+        "decision": line.get("decision") or "-",
+        "reason": line.get("reason") or "-",
+        "price": "-" if price is None else rounded(price, 3),
+        "ms": "-" if took is None else str(took),
+    }
+    return {name: printable(text) for name, text in row.items()}

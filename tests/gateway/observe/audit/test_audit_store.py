@@ -1,0 +1,226 @@
+"""The kept audit on a real disk: what is taken is found again, in order, across files, restarts and damage."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from gateway.observe.audit import audit_store
+from gateway.observe.audit.audit_store import DAY_MS, FOLDER, AuditStore, numbered, opened_audit, search
+from gateway.observe.audit.query_rules import AuditQuery
+from gateway.observe.audit.settings import AuditSettings
+
+SETTINGS = AuditSettings()
+SMALL = replace(SETTINGS, file_bytes_max=64 * 1024)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.wall_ms = 1_790_000_000_000
+
+    def __call__(self) -> int:
+        return self.wall_ms
+
+
+@asynccontextmanager
+async def kept(
+    data: Path, with_settings: AuditSettings = SETTINGS, clock: Clock | None = None
+) -> AsyncIterator[AuditStore]:
+    async with opened_audit(data, with_settings, clock or Clock()) as store:
+        assert store is not None
+        yield store
+
+
+def add(store: AuditStore, number: int, **more: Any) -> None:
+    store.add("tool_call", {"tool": f"tool-{number % 3}", "sub": f"agent_{number % 2}", "took_ms": number, **more})
+
+
+async def numbers(store: AuditStore, query: AuditQuery) -> list[int]:
+    """Of all pages, one after the other."""
+    found: list[int] = []
+    while True:
+        page = await store.search(query)
+        found += [line.fields["took_ms"] for line in page.lines]
+        if page.place is None:
+            return found
+        query = query.continued(page.place)
+
+
+async def test_lines_are_found_newest_first_and_upwards_from_a_place(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        for number in range(10):
+            add(store, number)
+        await store.flush()
+        assert await numbers(store, AuditQuery(limit=3)) == list(range(9, -1, -1))
+        assert await numbers(store, AuditQuery(after=4, limit=3)) == [4, 5, 6, 7, 8, 9]
+        assert await numbers(store, AuditQuery((("sub", "agent_1"), ("tool", "tool-0")))) == [9, 3]
+        assert await numbers(store, AuditQuery((("reason", "budget"),))) == []
+
+
+async def test_what_was_taken_is_written_by_the_time_the_gateway_has_stopped_and_numbers_go_on(tmp_path: Path) -> None:
+    for start in (0, 5):
+        async with kept(tmp_path) as store:
+            for number in range(start, start + 5):
+                add(store, number)
+    async with kept(tmp_path) as store:
+        page = await store.search(AuditQuery())
+        assert [(line.number, line.fields["took_ms"]) for line in page.lines] == [(n + 1, n) for n in range(9, -1, -1)]
+    assert len(numbered(tmp_path / FOLDER)) == 1, "a start that follows soon goes on in the same file"
+
+
+async def test_time_bounds_a_search(tmp_path: Path) -> None:
+    clock = Clock()
+    async with kept(tmp_path, clock=clock) as store:
+        for number in range(5):
+            add(store, number)
+            clock.wall_ms += 1_000
+        await store.flush()
+        start_ms = clock.wall_ms - 5_000
+        assert await numbers(store, AuditQuery(since_ms=start_ms + 1_000, until_ms=start_ms + 3_000)) == [2, 1]
+
+
+async def test_files_are_for_a_day_and_old_ones_go_whole(tmp_path: Path) -> None:
+    clock = Clock()
+    async with kept(tmp_path, replace(SETTINGS, keep_days=2), clock) as store:
+        for day in range(5):
+            add(store, day)
+            await store.flush()
+            clock.wall_ms += DAY_MS
+        assert await numbers(store, AuditQuery()) == [4, 3, 2]
+        assert [start for start, _ in numbered(tmp_path / FOLDER)] == [3, 4, 5]
+
+
+async def test_all_files_together_stay_below_their_limit_and_the_newest_lines_stay(tmp_path: Path) -> None:
+    limits = replace(SETTINGS, bytes_max=1024 * 1024, file_bytes_max=64 * 1024)
+    async with kept(tmp_path, limits) as store:
+        for number in range(6_000):
+            add(store, number, padding="x" * 300)
+            if number % 100 == 99:
+                await store.flush()
+        files = [path for path in (tmp_path / FOLDER).iterdir() if path.suffix == ".sqlite"]
+        assert sum(path.stat().st_size for path in files) <= limits.bytes_max + 128 * 1024
+        assert len(files) > 5
+        left = await numbers(store, AuditQuery(limit=1_000))
+        assert left == list(range(5_999, 5_999 - len(left), -1))
+        assert len(left) > 1_000
+
+
+async def test_full_queue_loses_lines_and_says_so_once(tmp_path: Path) -> None:
+    with capture_logs() as logged:
+        async with kept(tmp_path, replace(SETTINGS, queue_lines_max=3)) as store:
+            for number in range(5):
+                add(store, number)
+            await store.flush()
+            assert (store.kept_lines, store.lost_lines) == (3, 2)
+            assert await numbers(store, AuditQuery()) == [2, 1, 0]
+    assert [line for line in logged if line["event"] == "audit_lines_lost"] == [
+        {"event": "audit_lines_lost", "log_level": "warning", "lines": 1, "reason": "queue_full"}
+    ]
+
+
+async def test_disk_that_takes_nothing_costs_lines_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "no room")
+
+    async with kept(tmp_path) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(audit_store, "AuditFile", refuse)
+            add(store, 0)
+            await store.flush()
+        assert (store.kept_lines, store.lost_lines) == (0, 1)
+        add(store, 1)
+        await store.flush()
+        assert await numbers(store, AuditQuery()) == [1]
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a database at all", bytes(8192)])
+async def test_damaged_file_takes_no_other_with_it(tmp_path: Path, damage: bytes) -> None:
+    async with kept(tmp_path) as store:
+        add(store, 0)
+    clock = Clock()
+    clock.wall_ms += DAY_MS
+    async with kept(tmp_path, clock=clock) as store:
+        add(store, 1)
+    (_, first), (_, second) = numbered(tmp_path / FOLDER)
+    second.write_bytes(damage)
+    async with kept(tmp_path, clock=clock) as store:
+        add(store, 2)
+        await store.flush()
+        assert await numbers(store, AuditQuery()) == [2, 0]
+        assert await numbers(store, AuditQuery(after=0)) == [0, 2]
+    assert first.exists()
+
+
+async def test_search_that_takes_too_long_answers_with_a_place_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_store, "WINDOW", 2)
+    async with kept(tmp_path) as store:
+        for number in range(7):
+            add(store, number)
+        await store.flush()
+        for query in (AuditQuery((("sub", "agent_0"),)), AuditQuery((("sub", "agent_0"),), after=0)):
+            found, pages, step = [], 0, query
+            while True:
+                page = search(store.folder, step, seconds_max=0)
+                found += [line.fields["took_ms"] for line in page.lines]
+                pages += 1
+                if page.place is None:
+                    break
+                step = step.continued(page.place)
+            assert sorted(found) == [0, 2, 4, 6]
+            assert pages > 2
+
+
+async def test_writer_collects_for_a_moment_and_tells_of_what_it_wrote(tmp_path: Path) -> None:
+    async with kept(tmp_path, replace(SETTINGS, write_s=0.0)) as store, trio.open_nursery() as nursery:
+        nursery.start_soon(store.run)
+        for number in range(2):
+            changed = store.changed
+            add(store, number)
+            with trio.fail_after(10):
+                await changed.wait()
+            assert store.kept_lines == number + 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_where_it_is_switched_off_there_is_none(tmp_path: Path) -> None:
+    async with opened_audit(tmp_path, replace(SETTINGS, enabled=False), Clock()) as store:
+        assert store is None
+    assert not (tmp_path / FOLDER).exists()
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), max_size=40),
+    st.integers(1, 7),
+    st.sampled_from([None, 0, 5, 17]),
+)
+async def test_pages_together_are_what_a_naive_search_finds(
+    tmp_path: Path, lines: list[tuple[int, int]], limit: int, after: int | None
+) -> None:
+    data = tmp_path / str(hash((tuple(lines), limit, after)))
+    data.mkdir(exist_ok=True)
+    for file in data.rglob("*.sqlite*"):
+        file.unlink()
+    async with kept(data) as store:
+        for agent, tool in lines:
+            store.add("tool_call", {"sub": f"a{agent}", "tool": f"t{tool}", "took_ms": 0})
+        await store.flush()
+        query: AuditQuery | None = AuditQuery((("sub", "a1"),), after=after, limit=limit)
+        found: list[int] = []
+        while query is not None:
+            page = await store.search(query)
+            found += [line.number for line in page.lines]
+            query = None if page.place is None else query.continued(page.place)
+    naive = [n for n, (agent, _) in enumerate(lines, 1) if agent == 1 and (after is None or n > after)]
+    assert found == (naive if after is not None else naive[::-1])
