@@ -18,7 +18,7 @@ TTL_S_MIN = 1.0
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What is there. Revisions of a key grow, whatever is done to it, until a bucket in memory loses all its servers."""
+    """What is there. Revisions of a key only grow, until a bucket in memory loses all its servers at once."""
 
     key: str
     data: bytes
