@@ -30,6 +30,8 @@ from gateway.engine.nats_thread import (
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+_END_S_MAX = 5.0  # for the thread to end when it has nothing more to do; then it is left to itself
+
 
 class NotConnectedError(Exception):
     """No server was reached in time; the text says what to look at."""
@@ -200,7 +202,10 @@ class Connection:
         self._is_closed = True
         trio.lowlevel.remove_instrument(self._handing_over)
         self._thread.finish()
-        with trio.CancelScope(shield=True):  # bounded by `close_s_max`, in the thread
-            await trio.to_thread.run_sync(self._thread.thread.join)
+        patience_s = 2 * self.settings.close_s_max + _END_S_MAX  # the thread has `close_s_max` for each of two steps
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._thread.thread.join, patience_s)
+        if self._thread.thread.is_alive():
+            log.error("engine_thread_stuck")  # it ends with the process, if not before
         self._hear()
         self._ended.set()

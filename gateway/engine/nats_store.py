@@ -35,12 +35,13 @@ from actors.log.store import (
     answered,
     check_append,
 )
+from gateway.engine.appends import Request
 from gateway.engine.jetstream_rules import BATCH_MESSAGES_MAX
 from gateway.engine.link import Link, LinkState
 from gateway.engine.nats_compaction import Compaction
 from gateway.engine.nats_reads import Reads
 from gateway.engine.nats_runs import Kept, Names, open_count_of
-from gateway.engine.nats_writer import Request, Writer
+from gateway.engine.nats_writer import Writer
 from gateway.engine.publishing import Publishing
 from gateway.engine.settings import DEFAULT_ENGINE, EngineSettings
 
@@ -179,8 +180,8 @@ class NatsStore:
 
     async def load(self, stream: str) -> Loaded:
         self._check_usable()
-        found = await self._read(self._reads.find(stream, self._writer.seq_of(stream)))
-        self._writer.learn(stream, found.head)
+        found = await self._read(self._reads.find(stream, self._writer.heads.seq_of(stream)))
+        self._writer.heads.learn(stream, found.head)
         return found.loaded(stream)
 
     async def read(self, stream: str, after: int = 0, limit: int | None = None) -> tuple[Recorded, ...]:

@@ -37,6 +37,7 @@ except ImportError:  # slower, and all else the same
     _new_event_loop = asyncio.new_event_loop
 
 _NO_RESPONDERS = "503"
+_CANCEL_AGAIN_S = 0.05  # until a task that was cancelled and goes on is cancelled again
 _HEADERS_BYTES_MAX = 4_096  # of messages this much smaller than the bound, headers are not counted
 _NOT_HANDED_OVER = (
     nats.errors.ConnectionClosedError,
@@ -193,11 +194,8 @@ class NatsThread:
                 while self.outgoing and self._client is not None and not any(task.done() for task in tasks[1:]):
                     self._has_work.set()
                     await asyncio.sleep(0)
-        for task in tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(ended, Exception):
-                self._hand_over(self.crashed, ended)
+        self._ending.set()
+        await self._end(tasks)
         if self._client is not None:
             await self._close(self._client)
         self._lose_all()
@@ -206,10 +204,22 @@ class NatsThread:
         self._say(LinkState.DOWN)
         self._deliver()
 
+    async def _end(self, tasks: list[asyncio.Task[Any]]) -> None:
+        """Cancel them until they are: nats-py swallows a cancellation here and there."""
+        end_s = asyncio.get_running_loop().time() + self._settings.close_s_max
+        pending = set(tasks)
+        while pending and asyncio.get_running_loop().time() < end_s:
+            for task in pending:
+                task.cancel()
+            _, pending = await asyncio.wait(pending, timeout=_CANCEL_AGAIN_S)
+        for task in tasks:
+            if task.done() and not task.cancelled() and isinstance(error := task.exception(), Exception):
+                self._hand_over(self.crashed, error)
+
     # ── connecting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _keep_connected(self) -> None:
-        while True:
+        while not self._ending.is_set():
             servers = list(self._settings.servers)
             random.shuffle(servers)
             for server in servers:
@@ -217,6 +227,8 @@ class NatsThread:
                 client = await self._dial(server, ended)
                 if client is not None:
                     await self._live(client, ended)
+                if self._ending.is_set():
+                    return
             self._say(LinkState.REFUSED if self._is_refused else LinkState.DOWN)
             await asyncio.sleep(self._settings.redial_s * random.uniform(0.5, 1.5))
 
@@ -254,7 +266,7 @@ class NatsThread:
             self._is_refused = "authorization" in str(error).lower()
             await self._close(client)
             return None
-        except asyncio.CancelledError:  # uvloop does not close with a socket left open
+        except asyncio.CancelledError:
             await self._close(client)
             raise
         self._is_refused = False
@@ -272,11 +284,18 @@ class NatsThread:
             self._client = None if ended.is_set() else client  # cancelled: there is a last word to be sent
         self._lose_all()
         self._say(LinkState.DOWN)
+        await self._close(client)
 
     async def _close(self, client: Client) -> None:
+        """In any case its socket is let go of: with one that is left open, uvloop's loop does not close, for ever."""
         with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
             async with asyncio.timeout(self._settings.close_s_max):
                 await client.close()
+        # nats-py has no word for that: it closes a socket politely, when all is sent, to a server that takes nothing.
+        writer: asyncio.StreamWriter | None = getattr(client._transport, "_io_writer", None)  # noqa: SLF001
+        if writer is not None:
+            writer.transport.abort()
+            await asyncio.sleep(0)
 
     # ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

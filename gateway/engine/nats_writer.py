@@ -5,15 +5,11 @@ published each by itself, all at once; more, and those that share streams or hav
 which costs several times as much as one message and hardly more for hundreds. A batch that conflicts does not say
 whose fault that is, so its appends are then taken one by one, and just the guilty one is refused.
 
-What is known of a stream (its head) may be stale: somebody else may have written to it. What is decided on it then does
-not land. But a conflict is only told when the head was read in this round, or was right when something landed.
-
 Queueing, answering and the bounds of the queue are left to `nats_store`.
 """
 
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import trio
 from ulid import ULID
@@ -22,67 +18,19 @@ from actors.log.commit_thread import retold
 from actors.log.store import (
     Appended,
     AppendRefused,
-    BlindEvents,
     Conflict,
     LogLimits,
-    Part,
     RefusalReason,
     StoreFailedError,
     UnreadableError,
 )
-from gateway.engine.asking import each_of
+from gateway.engine.appends import Request, Taken
+from gateway.engine.heads import Heads
 from gateway.engine.jetstream_rules import BATCH_MESSAGES_MAX
-from gateway.engine.nats_reads import Reads, UnreachableError
 from gateway.engine.nats_runs import Kept, snapshot_body
 from gateway.engine.publishing import Flight, Landed, Missed, Outcome, Publishing, Target
 from gateway.engine.settings import EngineSettings
 from gateway.engine.unit_rules import Head, Outgoing, Unit, snapshot_headers, tombstones
-
-_HEADS_AT_ONCE = 32  # read at the same time
-
-
-class Request:
-    """Something asked of the writer: an append, or other work to be done between rounds. Answered exactly once."""
-
-    __slots__ = ("answer", "asked_s", "blind_events", "parts", "size_bytes", "streams", "then", "work")
-
-    def __init__(
-        self,
-        parts: tuple[Part, ...],
-        then: Callable[[Any], None],
-        blind_events: BlindEvents = (),
-        work: Callable[[], Awaitable[object]] | None = None,
-    ) -> None:
-        self.parts = parts
-        self.then = then
-        self.blind_events = blind_events
-        self.work = work
-        self.size_bytes = sum([part.size_bytes for part in parts]) + sum([len(data) for _, data in blind_events])
-        self.answer: object = None
-        self.asked_s = trio.current_time()
-        self.streams = {part.stream for part in parts}
-        self.streams.update([stream for stream, _ in blind_events])
-
-    @property
-    def is_one_message(self) -> bool:
-        return len(self.parts) == 1 and not self.blind_events and self.parts[0].snapshot is None
-
-
-class Taken:
-    """A unit and the appends in it, each with what it is told if the unit lands."""
-
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
-        self.appends: list[tuple[Request, Appended | Conflict]] = []
-
-    def flight(self, publishing: Publishing) -> Flight:
-        unit_id, targets, position = str(ULID()), [], 0
-        for stream, draft in self.unit.drafts.items():
-            subject = publishing.names.runs_of(stream)
-            targets.append(Target(position, subject, draft.head.seq, draft.head.version + 1))
-            position += 1 if draft.snapshot is None else 2
-        messages = self.unit.outgoing(publishing.names, unit_id)
-        return Flight(unit_id, messages, targets, min([request.asked_s for request, _ in self.appends]))
 
 
 class Writer:
@@ -95,16 +43,13 @@ class Writer:
         deliver: Callable[[Sequence[Request]], None],
     ) -> None:
         self.failure: StoreFailedError | None = None
-        self.known: dict[str, Head] = {}
+        self.heads = Heads(publishing.reads, log_limits.known_versions_max)
         self._publishing = publishing
-        self._reads: Reads = publishing.reads
         self._limits: EngineSettings = publishing.limits
         self._log_limits = log_limits
         self._deliver = deliver
         self._queue: deque[Request] = deque()
         self._in_hand: Sequence[Request] = ()
-        self._confirmed: set[str] = set()  # streams whose head was right in this round
-        self._was_at: dict[str, int] = {}  # sequences of heads that are to be read anew in this round
         self._wake = trio.Event()
         self._is_closing = False
         self._scope = trio.CancelScope()
@@ -122,17 +67,6 @@ class Writer:
         """Do what is queued, then end."""
         self._is_closing = True
         self._wake.set()
-
-    def learn(self, stream: str, head: Head) -> None:
-        """Somebody has read it."""
-        known = self.known.get(stream)
-        if known is None or known.seq < head.seq:
-            self.known[stream] = head
-
-    def seq_of(self, stream: str) -> int:
-        """Where it was when it was read or written last; 0 if that is not known."""
-        known = self.known.get(stream)
-        return 0 if known is None else known.seq
 
     def fail(self, failure: StoreFailedError) -> None:
         """Stop for good: nobody is told anything but that."""
@@ -182,7 +116,7 @@ class Writer:
     # ── appends ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _commit(self, requests: Sequence[Request]) -> None:
-        self._begin_round()
+        self.heads.begin_round()
         await self._know(requests)
         loners, group = self._sorted(requests)
         first = [taken for taken in [await self._planned([request]) for request in loners] if taken is not None]
@@ -196,11 +130,9 @@ class Writer:
             if batch is not None:
                 await self._publish([batch])
 
-    def _begin_round(self) -> None:
-        self._confirmed.clear()
-        self._was_at.clear()
-        if len(self.known) > self._log_limits.known_versions_max:
-            self.known.clear()
+    async def _know(self, requests: Iterable[Request]) -> None:
+        """Read the heads of all at once; what cannot be read is found out again by who needs it."""
+        await self.heads.know(set[str]().union(*[request.streams for request in requests]))
 
     def _sorted(self, requests: Sequence[Request]) -> tuple[list[Request], list[Request]]:
         """Those that are published each by itself, and those that go together."""
@@ -241,17 +173,19 @@ class Writer:
 
     async def _add(self, unit: Unit, request: Request) -> Appended | Conflict | RefusalReason | None:
         while True:
-            unknown = [stream for stream in request.streams if stream not in self.known]
-            troubles = await self._read_heads(unknown) if unknown else None
-            if troubles:
-                return next(iter(troubles.values()))
-            answer = unit.add(request.parts, request.blind_events, self.known)
-            if not isinstance(answer, Conflict) or answer.stream in unit.drafts or answer.stream in self._confirmed:
+            if not request.streams <= self.heads.known.keys():
+                troubles = await self.heads.know(request.streams)
+                if troubles:
+                    return next(iter(troubles.values()))
+            answer = unit.add(request.parts, request.blind_events, self.heads.known)
+            if not isinstance(answer, Conflict):
                 return answer
-            self._forget_heads([answer.stream])  # somebody else may have made it right meanwhile
+            if answer.stream in unit.drafts or self.heads.is_confirmed(answer.stream):
+                return answer
+            self.heads.doubt([answer.stream])  # somebody else may have made it right meanwhile
 
     async def _publish(self, units: Sequence[Taken]) -> None:
-        outcomes = await self._publishing.publish(*[taken.flight(self._publishing) for taken in units])
+        outcomes = await self._publishing.publish(*[taken.flight(self._publishing.names) for taken in units])
         for taken, outcome in zip(units, outcomes, strict=True):
             await self._settle(taken, outcome)
 
@@ -259,22 +193,23 @@ class Writer:
         match outcome:
             case Landed(last_seq):
                 taken.unit.land(last_seq)
-                self._confirmed.update(taken.unit.drafts)
+                self.heads.confirm(taken.unit.drafts)
                 for request, answer in taken.appends:
                     request.answer = answer
             case RefusalReason():
-                self._refuse([request for request, _ in taken.appends], outcome)
+                self._refuse(taken.requests, outcome)
             case Missed.CONFLICT:
-                self._forget_heads(taken.unit.drafts)
-                await self._know([request for request, _ in taken.appends])
-                for request, _ in taken.appends:
+                self.heads.doubt(taken.unit.drafts)
+                await self._know(taken.requests)
+                for request in taken.requests:
                     await self._take_alone(request)
             case Missed.OUT_OF_SIGHT:
-                self._forget_heads(taken.unit.drafts)
-                await self._know([request for request, _ in taken.appends])
-                for request, _ in taken.appends:  # whoever asked has to look, and decide anew
+                self.heads.doubt(taken.unit.drafts)
+                await self._know(taken.requests)
+                for request in taken.requests:  # whoever asked has to look, and decide anew
                     stream = request.parts[0].stream
-                    request.answer = Conflict(stream, self.known[stream].version if stream in self.known else 0)
+                    head = self.heads.known.get(stream)
+                    request.answer = Conflict(stream, 0 if head is None else head.version)
 
     async def _take_alone(self, request: Request) -> None:
         """One append by itself, until it is in, or in conflict."""
@@ -288,14 +223,14 @@ class Writer:
                 request.answer = answer
                 return
             taken.appends.append((request, answer))
-            [outcome] = await self._publishing.publish(taken.flight(self._publishing))
+            [outcome] = await self._publishing.publish(taken.flight(self._publishing.names))
             if outcome is not Missed.CONFLICT:
                 await self._settle(taken, outcome)
                 return
             if trio.current_time() - request.asked_s >= self._limits.append_patience_s:
                 self._refuse([request], RefusalReason.OVERLOADED)
                 return
-            self._forget_heads(request.streams)
+            self.heads.doubt(request.streams)
 
     def _refuse(self, requests: Sequence[Request], reason: RefusalReason) -> None:
         """These, and everything queued for the same streams: that was decided on events that do not exist."""
@@ -306,36 +241,6 @@ class Writer:
         if doomed:
             self._queue = deque(request for request in self._queue if request.answer is None)
             self._in_hand = [*self._in_hand, *doomed]
-
-    # ── heads ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def _forget_heads(self, streams: Iterable[str]) -> None:
-        for stream in streams:
-            known = self.known.pop(stream, None)
-            if known is not None:
-                self._was_at[stream] = known.seq
-            self._confirmed.discard(stream)
-
-    async def _know(self, requests: Iterable[Request]) -> None:
-        """Read the heads that are not known, all at once; what cannot be read is found out again by who needs it."""
-        streams = set[str]().union(*[request.streams for request in requests])
-        await self._read_heads([stream for stream in streams if stream not in self.known])
-
-    async def _read_heads(self, streams: Iterable[str]) -> dict[str, RefusalReason]:
-        """Those that cannot be read, and why."""
-        troubles: dict[str, RefusalReason] = {}
-
-        async def read(stream: str) -> None:
-            try:
-                self.known[stream] = (await self._reads.find(stream, self._was_at.pop(stream, 0))).head
-                self._confirmed.add(stream)
-            except UnreachableError:
-                troubles[stream] = RefusalReason.UNREACHABLE
-            except UnreadableError:
-                troubles[stream] = RefusalReason.STORE_ERROR
-
-        await each_of(streams, read, _HEADS_AT_ONCE)
-        return troubles
 
     # ── other work ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -350,7 +255,7 @@ class Writer:
             if flight is None:
                 return None
             [outcome] = await self._publishing.publish(flight)
-            self._forget_heads(streams)
+            self.heads.doubt(streams)
             match outcome:
                 case Landed():
                     return None
@@ -365,7 +270,7 @@ class Writer:
         messages: list[Outgoing] = []
         targets: list[Target] = []
         for stream in dict.fromkeys(streams):
-            snapshot, last = await self._reads.ends(stream)
+            snapshot, last = await self._publishing.reads.ends(stream)
             if last is None or last.is_tombstone:
                 continue
             head = Head(last.seq)
@@ -381,7 +286,7 @@ class Writer:
         message = Outgoing(self._publishing.names.snapshot_of(stream), body, snapshot_headers(unit_id, kept.seq))
         flight = Flight(unit_id, [message], [Target(0, message.subject, kept.seq)], trio.current_time())
         [outcome] = await self._publishing.publish(flight)
-        known = self.known.get(stream)
+        known = self.heads.known.get(stream)
         if isinstance(outcome, Landed) and known is not None and known.snapshot_seq == kept.seq:
             known.snapshot_seq, known.cut = outcome.last_seq, cut
         return isinstance(outcome, Landed)

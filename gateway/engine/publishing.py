@@ -28,12 +28,12 @@ _LOOKS_AT_ONCE = 64  # subjects that are looked at together
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where one of the messages goes."""
+    """Where one of the messages goes. Those of runs come first: what lies behind them says most."""
 
     position: int
     subject: str
     expected_seq: int
-    next_version: int | None = None  # with which a run behind the expected one begins, if this is a run
+    next_version: int | None = None  # with which a run behind the expected one begins; None: this is no such run
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +122,7 @@ class Publishing:
                 if behind is not None and behind.id == flight.id:
                     return Landed(behind.seq + len(flight.messages) - 1 - target.position)
                 if behind is not None:
-                    return Missed.CONFLICT if _is_next(behind, target) else Missed.OUT_OF_SIGHT
+                    return Missed.OUT_OF_SIGHT if _hides_ours(behind, target) else Missed.CONFLICT
         return None
 
     async def _check_there(self) -> None:
@@ -132,9 +132,11 @@ class Publishing:
             raise StoreFailedError("the log is gone from JetStream")
 
 
-def _is_next(behind: Stored, target: Target) -> bool:
-    """Whether nothing can have been between this and what was expected."""
-    try:
-        return versions_of(behind)[0] == target.next_version and not behind.is_tombstone
-    except UnreadableError:
+def _hides_ours(behind: Stored, target: Target) -> bool:
+    """Whether a run of ours may have been before this one and be gone by now."""
+    if target.next_version is None:
         return False
+    try:
+        return behind.is_tombstone or versions_of(behind)[0] != target.next_version
+    except UnreadableError:
+        return True

@@ -158,8 +158,9 @@ class ServerRun:
             self._process = None
 
     def pause(self) -> None:
-        """Stop its clock: connections stay, nothing is answered."""
+        """Stop its clock: connections stay, nothing is answered. Returns when it stands still."""
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
 
     def go_on(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

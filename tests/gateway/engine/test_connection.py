@@ -240,6 +240,19 @@ async def test_closing_ends_the_thread_and_answers_whoever_waits(server: ServerR
     assert threading.active_count() <= before + 1  # trio's worker that waited for it
 
 
+async def test_closing_does_not_wait_for_a_server_that_takes_nothing_any_more(server: ServerRun) -> None:
+    with trio.fail_after(TEST_S_MAX):
+        link = await Connection.open(settings_of(server, close_s_max=0.05))
+        server.pause()
+        for _ in range(12):
+            link.publish("flood", bytes(1_000_000))
+        answer = await link.request("flood", timeout_s=0.05)
+        assert answer in (NoAnswer.TIMED_OUT, NoAnswer.NOT_SENT)
+        await link.aclose()
+        server.go_on()
+    assert not [thread for thread in threading.enumerate() if thread.name == "heliograph-nats"]
+
+
 async def test_giving_up_on_a_server_that_says_nothing_ends_the_thread() -> None:
     with trio.fail_after(TEST_S_MAX):
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
