@@ -1,6 +1,8 @@
 """The shape of the code base: who may import whom."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,17 @@ def test_rooms_of_the_gateway_import_only_what_they_may(path: Path) -> None:
 )
 def test_rules_and_contracts_are_pure(path: Path) -> None:
     assert top(imported(path)) & IMPURE == set()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_embedded_mode_needs_nothing_of_the_engine(path: Path) -> None:
+    parts = path.relative_to(ROOT).parts
+    if parts[:2] != ("gateway", "engine"):
+        assert top(imported(path)) & {"nats", "uvloop"} == set()
+        if parts[:2] not in (("gateway", "main"), ("gateway", "commands")):
+            assert not [name for name in imported(path) if name.startswith("gateway.engine")]
+
+
+def test_starting_embedded_mode_imports_no_client_of_nats() -> None:
+    code = "import sys, gateway.commands.cli, gateway.main.server; sys.exit('nats' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -14,7 +14,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
@@ -202,14 +202,21 @@ class CommitThread(Generic[_Q]):
         self._answer(waiting)
 
 
+class Wakeable(Protocol):
+    """A thread that is given things to do."""
+
+    def wake(self) -> None:
+        """Have done what there is; cheap if there is nothing."""
+
+
 class HandingOver(trio.abc.Instrument):
     """Wakes the thread at the end of each turn of the event loop that has something for it."""
 
-    def __init__(self, writer: CommitThread[Any]) -> None:
-        self._writer = writer
+    def __init__(self, thread: Wakeable) -> None:
+        self._thread = thread
 
     def before_io_wait(self, timeout: float) -> None:  # noqa: ARG002 trio's signature
-        self._writer.wake()
+        self._thread.wake()
 
 
 def retold(failure: StoreFailedError) -> StoreFailedError:

@@ -2,8 +2,8 @@
 
 A row costs the writer more than the event in it (measured: a ledger's two events a call, as rows of their own, were a
 sixth of its work), and in a commit many calls of one agent add to the same ledger. A run is found by the version of its
-first event, so two runs that begin at the same version cannot both be written. Its events lie one behind the other in
-`data`; `marks` says when each was recorded and how many bytes it has, as a JSON array: `[at_ms, size, at_ms, size]`.
+first event, so two runs that begin at the same version cannot both be written. `marks` and `data` are those of `runs`,
+the marks as a JSON array.
 """
 
 import sqlite3
@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from actors.log.runs import split
 from actors.log.store import Recorded, UnreadableError
 
 TABLE = """
@@ -48,13 +49,8 @@ def row_of(stream: int, version: int, marks: Sequence[int], events: Sequence[byt
 
 def events_of(version: int, marks: bytes, data: bytes) -> Iterator[Recorded]:
     """The other way round, but for the stream. Raises `UnreadableError` for what is not a run."""
-    begin = 0
     try:
-        numbers = iter(_decode(marks))
-        for at_ms, size in zip(numbers, numbers, strict=True):
-            yield Recorded(version, at_ms, data[begin : begin + size])
-            version += 1
-            begin += size
+        yield from split(version, _decode(marks), data)
     except (msgspec.MsgspecError, ValueError) as error:
         raise UnreadableError(type(error).__name__) from None
 

@@ -129,6 +129,7 @@ class RefusalReason(StrEnum):
     OVERLOADED = "overloaded"
     DISK_FULL = "disk_full"
     STORE_ERROR = "store_error"
+    UNREACHABLE = "unreachable"  # of a log that is elsewhere: nobody took it, for as long as one waits for that
 
 
 class Appended(msgspec.Struct, frozen=True):

@@ -5,12 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.actors.log.shelves import MemoryShelf, Shelf, SqliteShelf
+from tests.actors.log.shelves import MemoryShelf, NatsShelf, Shelf, SqliteShelf
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "nats"])
 def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
-    return MemoryShelf() if request.param == "memory" else SqliteShelf(tmp_path)
+    match request.param:
+        case "memory":
+            return MemoryShelf()
+        case "sqlite":
+            return SqliteShelf(tmp_path)
+        case _:
+            return NatsShelf(request.getfixturevalue("nats_server"))
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,12 @@
 """Where a store under test keeps its things: opened again, it finds what was there."""
 
 import sqlite3
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing as closing_after
 from functools import partial, wraps
+from itertools import count
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -12,6 +15,14 @@ import trio
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import DEFAULT_LIMITS, AppendAnswer, LogLimits, LogStore, OpenItem, Part
+from gateway.engine.connection import Connection
+from gateway.engine.nats_reads import Reads
+from gateway.engine.nats_runs import Names
+from gateway.engine.nats_store import NatsStore
+from gateway.engine.nats_thread import ConnectionSettings
+from gateway.engine.objects import Objects
+from gateway.engine.server_run import ServerRun
+from gateway.engine.settings import EngineSettings
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -33,7 +44,7 @@ def bounded(test: Callable[_P, Awaitable[None]]) -> Callable[_P, Awaitable[None]
 class Shelf(Protocol):
     """Opens a store over the same content again and again."""
 
-    async def open(self, limits: LogLimits = DEFAULT_LIMITS) -> SqliteStore | MemoryStore:
+    async def open(self, limits: LogLimits = DEFAULT_LIMITS) -> SqliteStore | MemoryStore | NatsStore:
         """The store; at most one at a time for SQLite."""
 
     def make_unreadable(self, stream: str) -> None:
@@ -67,6 +78,56 @@ class SqliteShelf:
         named = "stream = (SELECT id FROM stream WHERE name = ?)"
         with closing_after(sqlite3.connect(self.path, isolation_level=None, timeout=5)) as connection:
             connection.execute(f"UPDATE run SET marks = CAST(x'FFFE' AS TEXT) WHERE {named}", (stream,))
+
+
+class ShelvedNatsStore(NatsStore):
+    """With a connection of its own."""
+
+    link: Connection
+
+    async def close(self) -> None:
+        try:
+            await super().close()
+        finally:
+            await self.link.aclose()
+
+
+class NatsShelf:
+    """Content in JetStream, under a prefix of its own."""
+
+    _shelves = count()
+
+    def __init__(self, *servers: ServerRun) -> None:
+        self.servers = servers
+        self.names = Names(f"t{next(self._shelves)}")
+        self.engine = EngineSettings(
+            prefix=self.names.prefix, replicas=1, log_bytes_max=2**24, bucket_bytes_max=2**20, sync_is_always=True
+        )
+        self.now_s = time.time
+
+    async def connect(self) -> Connection:
+        urls = tuple(server.url for server in self.servers)
+        return await Connection.open(ConnectionSettings(urls, token=self.servers[0].token, redial_s=0.05))
+
+    async def open(self, limits: LogLimits = DEFAULT_LIMITS) -> ShelvedNatsStore:
+        link = await self.connect()
+        log_id = await Objects(link, self.names, self.engine).prepare()
+        store = ShelvedNatsStore(link, self.names, log_id, self.now_s, limits, self.engine)
+        store.link = link
+        return store
+
+    def make_unreadable(self, stream: str) -> None:
+        async def damage() -> None:
+            async with await self.connect() as link:
+                reads = Reads(link, self.names, self.engine)
+                _, last = await reads.ends(stream)
+                assert last is not None
+                ours = {name: value for name, value in last.headers.items() if name.startswith("Hg-")}
+                await link.request(self.names.runs_of(stream), b"\xff\xfe", ours, timeout_s=TEST_S_MAX)
+
+        thread = threading.Thread(target=trio.run, args=(damage,))
+        thread.start()
+        thread.join(TEST_S_MAX)
 
 
 def unheard(_: object) -> None:

@@ -1,19 +1,21 @@
 """Each store against a naive model, over any sequence of appends, compactions, restarts and crashes.
 
 A crash of the SQLite store is what a power cut leaves: its files copied as they are, without closing anything, with
-half of a write that nobody was told of at the end of the write-ahead file.
+half of a write that nobody was told of at the end of the write-ahead file. On JetStream it is a connection that ends,
+or a server that is killed and started again.
 """
 
 import shutil
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import hypothesis.strategies as st
 import msgspec
+import pytest
 import trio
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -34,7 +36,8 @@ from actors.log.store import (
     Recorded,
     Snapshot,
 )
-from tests.actors.log.shelves import in_order
+from gateway.engine.server_run import ServerRun
+from tests.actors.log.shelves import NatsShelf, ShelvedNatsStore, in_order
 
 _T = TypeVar("_T")
 
@@ -46,9 +49,9 @@ LIMITS = LogLimits(batch_appends_max=3, known_versions_max=2, compact_events_max
 class TrioThread:
     """A trio run in a thread of its own, for tests that are not async."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: trio.abc.Clock | None = None) -> None:
         self._is_up = threading.Event()
-        self._thread = threading.Thread(target=trio.run, args=(self._run,))
+        self._thread = threading.Thread(target=partial(trio.run, clock=clock), args=(self._run,))
         self._thread.start()
         self._is_up.wait(10)
 
@@ -154,10 +157,10 @@ _RIDERS = st.lists(st.tuples(st.sampled_from(STREAMS), st.binary(max_size=40)), 
 class LogMachine(RuleBasedStateMachine):
     """What happens to a log."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: trio.abc.Clock | None = None) -> None:
         super().__init__()
         self.model = Model()
-        self.loop = TrioThread()
+        self.loop = TrioThread(clock)
         self.store: LogStore = self.loop.call(self.open_store)
 
     async def open_store(self) -> LogStore:
@@ -281,6 +284,38 @@ class MemoryMachine(LogMachine):
         del torn
         assert isinstance(self.store, MemoryStore)
         self.store.crash()
+
+
+class NatsMachine(LogMachine):
+    """A log in JetStream. A crash is a connection that ends, and a server that does so now and then."""
+
+    server: ServerRun
+
+    def __init__(self) -> None:
+        self.shelf = NatsShelf(self.server)
+        super().__init__()
+
+    async def open_store(self) -> LogStore:
+        return await self.shelf.open(LIMITS)
+
+    def crash_store(self, torn: bytes) -> None:
+        assert isinstance(self.store, ShelvedNatsStore)
+        if len(torn) > 48:
+            self.server.kill()
+        self.loop.call(self.store.link.aclose)
+        if len(torn) > 48:
+            trio.run(self.server.start)
+
+
+class TestNatsLog(NatsMachine.TestCase):  # type: ignore[valid-type, misc]
+    settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+
+    @pytest.fixture(autouse=True)
+    def server(self, tmp_path: Path) -> Iterator[None]:
+        NatsMachine.server = ServerRun(tmp_path, 2**36)
+        trio.run(NatsMachine.server.start)
+        yield
+        trio.run(NatsMachine.server.stop)
 
 
 TestSqliteLog = SqliteMachine.TestCase

@@ -1,0 +1,1 @@
+"""Benchmarks of engine mode: gateways that share a log on NATS JetStream."""

@@ -1,0 +1,71 @@
+"""What follows from each answer, for an append whose attempts are all certain, and for one that may have landed."""
+
+import pytest
+
+from actors.log.store import RefusalReason
+from gateway.engine.attempt_rules import (
+    BUSY_S,
+    CONFIRM_S,
+    NOT_TAKEN_S,
+    REFUSED_S,
+    STALE_S,
+    UNKNOWN_S,
+    Again,
+    Attempts,
+    End,
+)
+from gateway.engine.jetstream_rules import Verdict
+
+PATIENCE_S = 10.0
+FIRST = {
+    Verdict.LANDED: End.LANDED,
+    Verdict.MOVED: End.LOOK,
+    Verdict.BUSY: Again(BUSY_S),
+    Verdict.FULL: Again(CONFIRM_S),
+    Verdict.NOT_TAKEN: Again(NOT_TAKEN_S),
+    Verdict.REFUSED: Again(CONFIRM_S),
+    Verdict.UNKNOWN: Again(UNKNOWN_S),
+    Verdict.FOREIGN: End.FOREIGN,
+}
+PERHAPS_LANDED = {**FIRST, Verdict.FULL: Again(REFUSED_S), Verdict.REFUSED: Again(REFUSED_S)}
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("waited_s", [0.0, PATIENCE_S - 0.001])
+def test_what_follows_from_the_first_answer(verdict: Verdict, waited_s: float) -> None:
+    assert Attempts(100.0, PATIENCE_S).after(verdict, 100.0 + waited_s) == FIRST[verdict]
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_when_patience_is_over_only_what_nobody_took_is_refused_at_once(verdict: Verdict) -> None:
+    expected = {**FIRST, Verdict.NOT_TAKEN: RefusalReason.UNREACHABLE}[verdict]
+    assert Attempts(100.0, PATIENCE_S).after(verdict, 100.0 + PATIENCE_S) == expected
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason"),
+    [(Verdict.FULL, RefusalReason.DISK_FULL), (Verdict.REFUSED, RefusalReason.STORE_ERROR)],
+)
+def test_a_refusal_is_believed_when_it_is_said_twice_in_a_row(verdict: Verdict, reason: RefusalReason) -> None:
+    attempts = Attempts(100.0, PATIENCE_S)
+    assert attempts.after(verdict, 100.0) == Again(CONFIRM_S)
+    assert attempts.after(Verdict.NOT_TAKEN, 100.0) == Again(NOT_TAKEN_S)
+    assert attempts.after(verdict, 100.0) == Again(CONFIRM_S)
+    assert attempts.after(verdict, 100.0) == reason
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("waited_s", [0.0, PATIENCE_S, 1_000.0])
+@pytest.mark.parametrize("first", [Verdict.UNKNOWN, Verdict.BUSY])
+def test_what_may_have_landed_is_never_refused(verdict: Verdict, waited_s: float, first: Verdict) -> None:
+    attempts = Attempts(100.0, PATIENCE_S)
+    attempts.after(first, 100.0)
+    for _ in range(3):
+        assert attempts.after(verdict, 100.0 + waited_s) == PERHAPS_LANDED[verdict]
+
+
+def test_a_conflict_with_nobody_is_believed_when_it_is_said_for_a_while() -> None:
+    attempts = Attempts(100.0, PATIENCE_S)
+    assert attempts.saw_nothing(103.0) == Again(CONFIRM_S)
+    assert attempts.saw_nothing(103.0 + STALE_S - 0.001) == Again(CONFIRM_S)
+    assert attempts.saw_nothing(103.0 + STALE_S) == End.CONFLICT
