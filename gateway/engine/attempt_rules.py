@@ -9,13 +9,14 @@ are easy to get wrong:
     new leader had taken).
 
 So a conflict is only believed when somebody else's run is seen in the place of ours (`LOOK`), "busy" counts as unknown,
-other refusals have to be said twice, and what is unknown is never refused: it ends when its subject has moved. Only
-that nobody was there is certain at once.
+other refusals have to be said twice, and what is unknown is not refused: it ends when its subject has moved. One thing
+settles it: what is sent on one connection is taken in order, so whoever answers a later attempt of the same connection
+has seen the earlier ones. That nobody was there is certain at once, and says nothing of earlier attempts.
 
 Waiting, publishing and looking are left to `publishing`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from actors.log.store import RefusalReason
@@ -25,7 +26,8 @@ UNKNOWN_S = (0.001, 0.005)  # until the same is tried again, somewhere in betwee
 BUSY_S = (0.005, 0.020)
 NOT_TAKEN_S = (0.05, 0.1)
 CONFIRM_S = (0.05, 0.1)
-REFUSED_S = (0.5, 1.0)  # of one that cannot be refused any more
+REFUSED_S = (0.5, 1.0)  # of one that cannot be refused
+UNKNOWN_LIFE = 0  # of a connection: it was lost, or regained, while the attempt was on its way
 STALE_S = 2.0  # for which a server may not know yet that it leads no more, or that others are ahead of it
 
 
@@ -51,12 +53,14 @@ class Attempts:
 
     began_s: float
     patience_s: float
-    is_unknown: bool = False  # one of them may have landed, or may land yet
+    _unknown: set[int] = field(
+        default_factory=set
+    )  # lives of the connection whose attempts may have landed, or may yet
     _is_refused: bool = False  # the last one was
     _saw_nothing_s: float | None = None  # since when nobody is seen in the place that is said to be taken
 
-    def after(self, verdict: Verdict, now_s: float) -> End | Again | RefusalReason:
-        """What to do next."""
+    def after(self, verdict: Verdict, now_s: float, life: int) -> End | Again | RefusalReason:
+        """What to do next. `life` is that of the connection which this attempt was made on."""
         was_refused, self._is_refused = self._is_refused, False
         match verdict:
             case Verdict.LANDED:
@@ -66,16 +70,18 @@ class Attempts:
             case Verdict.MOVED:
                 return End.LOOK
             case Verdict.UNKNOWN:
-                self.is_unknown = True
+                self._unknown.add(life)
                 return Again(UNKNOWN_S)
             case Verdict.BUSY:
-                self.is_unknown = True
+                self._unknown.add(life)
                 return Again(BUSY_S)
             case Verdict.NOT_TAKEN:
-                is_over = now_s - self.began_s >= self.patience_s and not self.is_unknown
+                is_over = now_s - self.began_s >= self.patience_s and not self._unknown
                 return RefusalReason.UNREACHABLE if is_over else Again(NOT_TAKEN_S)
             case Verdict.FULL | Verdict.REFUSED:
-                if self.is_unknown:
+                if life != UNKNOWN_LIFE:
+                    self._unknown.discard(life)
+                if self._unknown:
                     return Again(REFUSED_S)
                 if was_refused:
                     return RefusalReason.DISK_FULL if verdict is Verdict.FULL else RefusalReason.STORE_ERROR

@@ -47,6 +47,7 @@ class Connection:
         self._thread = NatsThread(settings, self._deliver)
         self._thread.changed, self._thread.crashed = self._changed, self._crashed
         self._state = LinkState.DOWN
+        self._life = 0
         self._has_changed = trio.Event()
         self._followers: list[Callable[[LinkState], None]] = []
         self._is_closed = False
@@ -89,6 +90,10 @@ class Connection:
     @property
     def state(self) -> LinkState:
         return self._state
+
+    @property
+    def life(self) -> int:
+        return self._life
 
     @property
     def payload_bytes_max(self) -> int:
@@ -162,6 +167,7 @@ class Connection:
 
     def _changed(self, state: LinkState) -> None:
         self._state = state
+        self._life += state is LinkState.UP
         self._has_changed.set()
         self._has_changed = trio.Event()
         for changed in list(self._followers):

@@ -60,6 +60,10 @@ class Link(Protocol):
     def state(self) -> LinkState: ...
 
     @property
+    def life(self) -> int:
+        """Which connection this is, of all that there were. What is sent in one life is taken in order."""
+
+    @property
     def server_version(self) -> tuple[int, int, int]:
         """Of the server that was reached last."""
 

@@ -9,13 +9,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 import trio
 from ulid import ULID
 
 from actors.log.store import RefusalReason, StoreFailedError, UnreadableError
 from gateway.engine.asking import ask_all, batched
-from gateway.engine.attempt_rules import Again, Attempts, End
+from gateway.engine.attempt_rules import UNKNOWN_LIFE, Again, Attempts, End
 from gateway.engine.jetstream_rules import API, NO_STREAM, Judged, Verdict, judge
 from gateway.engine.link import Link
 from gateway.engine.nats_reads import Reads
@@ -61,6 +62,11 @@ class Missed(Enum):
 Outcome = Landed | Missed | RefusalReason
 
 
+class _Tried(NamedTuple):
+    judged: Judged
+    life: int  # of the connection
+
+
 @dataclass(slots=True)
 class Publishing:
     link: Link
@@ -71,24 +77,28 @@ class Publishing:
 
     async def publish(self, *flights: Flight) -> list[Outcome]:
         """All at once; how each of them ended. Raises `StoreFailedError` where the log is not ours."""
-        judged = await self._try_all(flights)
-        return [await self._settle(flight, first) for flight, first in zip(flights, judged, strict=True)]
+        tried = await self._try_all(flights)
+        return [await self._settle(flight, first) for flight, first in zip(flights, tried, strict=True)]
 
-    async def _try_all(self, flights: Sequence[Flight]) -> list[Judged]:
+    async def _try_all(self, flights: Sequence[Flight]) -> list[_Tried]:
         lasts = []
         for flight in flights:
             *others, last = in_stream(flight.messages, self.names.log, str(ULID()))
             for message in others:
                 self.link.publish(*message)
             lasts.append(last)
+        life = self.link.life
         answers = await ask_all(self.link, lasts, self.limits.attempt_s_max)
-        return [judge(answer, self.names.log) for answer in answers]
+        if life != self.link.life:
+            life = UNKNOWN_LIFE
+        return [_Tried(judge(answer, self.names.log), life) for answer in answers]
 
-    async def _settle(self, flight: Flight, judged: Judged) -> Outcome:
+    async def _settle(self, flight: Flight, tried: _Tried) -> Outcome:
         attempts = Attempts(flight.asked_s, self.limits.append_patience_s)
         while True:
+            judged, life = tried
             self.unknown_outcomes += judged.verdict is Verdict.UNKNOWN
-            step = attempts.after(judged.verdict, trio.current_time())
+            step = attempts.after(judged.verdict, trio.current_time(), life)
             if step is End.LOOK:
                 seen = await self._look(flight)
                 if seen is not None:
@@ -97,7 +107,7 @@ class Publishing:
             match step:
                 case Again(wait_s):
                     await trio.sleep(random.uniform(*wait_s))
-                    [judged] = await self._try_all([flight])
+                    [tried] = await self._try_all([flight])
                 case End.LANDED:
                     return Landed(judged.seq)
                 case End.FOREIGN:

@@ -89,6 +89,8 @@ class FakeJetStream:
 
     def __init__(self) -> None:
         self.state = LinkState.UP
+        self.life = 1
+        self.breaks = True  # what nobody hears of is because the connection was lost
         self.payload_bytes_max = 1024 * 1024
         self.server_version = (2, 15, 1)
         self.streams: dict[str, FakeStream] = {}
@@ -159,6 +161,8 @@ class FakeJetStream:
             return fault
         if isinstance(fault, int):
             return _error(fault)
+        if isinstance(fault, Fault) and self.breaks:
+            self.life += 1
         late, self._late = self._late, []
         if fault is Fault.LATE:
             self._late.append(messages)

@@ -268,6 +268,15 @@ async def test_what_may_have_landed_is_not_refused_by_whatever_comes_after(
     assert runs_of(js, "a") == 1
 
 
+async def test_a_slow_server_without_room_may_refuse_what_it_has_seen(
+    js: FakeJetStream, store: NatsStore, autojump_clock: MockClock
+) -> None:
+    js.breaks = False
+    js.faults.extend([Fault.DROPPED, Fault.DROPPED, 10077, 10077])
+    assert await store.append(part("a", 0, "x")) == AppendRefused(RefusalReason.DISK_FULL)
+    assert runs_of(js, "a") == 0
+
+
 async def test_a_leader_that_is_not_up_to_date_is_asked_again(
     js: FakeJetStream, store: NatsStore, autojump_clock: MockClock
 ) -> None:
