@@ -44,7 +44,7 @@ def _noted(gateway: KitGateway) -> Script[RenewalNote]:
             yield from _grant(gateway, note)
     assert isinstance(gateway.renewal, RenewalNote)
     if not gateway.renewal.asked:
-        raise NotApplicable("the node did not ask for its next identity, as it should and need not")
+        raise NotApplicable("the node did not ask for its next identity, which is optional")
     return gateway.renewal
 
 
