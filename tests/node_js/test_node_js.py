@@ -20,7 +20,9 @@ SETTINGS = replace(SHORT, patience_s=60.0)
 LONG = {  # seconds each; `make conformance` tries them, and what is slow by its nature
     "keeps-the-interval",
     "cancel-ends-a-cadence",
+    "cadences-end-with-the-session",
     "pages-a-long-resume",
+    "announces-again-after-rate-limit",
     "stays-away-after-4422",
     *(f"comes-back-after-{code}" for code in (1012, 4408, 4413, 4429)),
 }
