@@ -18,6 +18,12 @@ class ConsolePages:
         self.browser.open(f"{self.console.url}/console/{page}")
         self.is_shown(page.partition("?")[0].partition("/")[0])
 
+    def visit(self, page: str) -> None:
+        """From the page that is shown, without loading everything again."""
+        script = "document.dispatchEvent(new CustomEvent('console:go', {detail: arguments[0]}))"
+        self.browser.js(script, f"/console/{page}")
+        self.is_shown(page.partition("?")[0].partition("/")[0])
+
     def menu(self, name: str) -> None:
         self.browser.click(f"#pages [data-page={name}]:not([hidden])")
         self.is_shown(name)

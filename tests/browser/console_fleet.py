@@ -43,7 +43,7 @@ class MadeUpFleet:
         self.random = Random(seed)
         self.began_ms = now_ms()
         self.nodes = [self._node(number) for number in range(nodes)]
-        self.agents = [self._agent(number) for number in range(7)]
+        self.agents = sorted(map(self._agent, range(7)), key=lambda one: -one["spent_micros"])
         self.lines = [self._line(number) for number in range(400, 0, -1)]
         self.extra_tools: list[dict[str, Any]] = []
         self.spaces = [self._space() for _ in range(6)]

@@ -86,8 +86,8 @@ def test_agents_show_who_spends_what_and_why_calls_were_refused(pages: ConsolePa
 def test_policy_shows_its_file_and_explains_it_line_by_line(pages: ConsolePages, anna: Browser) -> None:
     pages.menu("policy")
     anna.shows(".file li", 'budget_period = "1d"')
-    anna.fill("#explain-agent", "agent_6f1c2c1e-8d0b-4c57-9a55-0d6c1f4b7a10")
-    anna.fill("#explain-tool", "sysecho.x.echo.invoke")
+    anna.fill(".explain [name=agent]", "agent_6f1c2c1e-8d0b-4c57-9a55-0d6c1f4b7a10")
+    anna.fill(".explain [name=tool]", "sysecho.x.echo.invoke")
     anna.click(".explain button")
     anna.shows(".told", "allowed")
     assert [item.get_attribute("data-line") for item in anna.all(".file .marked")] == ["2", "4", "8"]

@@ -28,28 +28,26 @@ def console() -> Iterator[FakeConsole]:
 def every_page(pages: ConsolePages) -> Iterator[str]:
     """One after the other, once it shows something."""
     for page in (*PAGES, f"node/{pages.node()['node_id']}", f"agent/{pages.console.fleet.agents[0]['sub']}"):
-        pages.go(page)
+        pages.visit(page)
         pages.browser.until(lambda: pages.browser.all("#main tbody tr, .file li"), f"nothing is shown of {page}")
         yield page
 
 
-def test_no_page_is_wider_than_a_phone(console: FakeConsole, anna: Browser) -> None:
+def test_form_and_dialog_are_not_wider_than_a_phone(console: FakeConsole, anna: Browser) -> None:
     anna.size(*PHONE)
-    pages = ConsolePages(anna, console)
-    for page in every_page(pages):
-        if page.startswith("node"):
-            anna.click("[data-tool*=snapshot] button")
-            anna.click("[data-tool*=echo] button")
-            anna.click(".actions .danger")
-            anna.one("dialog[open]")
-        assert_fits(anna)
+    ConsolePages(anna, console).open_node()
+    anna.click("[data-tool*=snapshot] button")
+    anna.click("[data-tool*=echo] button")
+    anna.click(".actions .danger")
+    anna.one("dialog[open]")
+    assert_fits(anna)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_of_every_page_can_be_read(console: FakeConsole, anna: Browser, scheme: str) -> None:
-    anna.scheme(scheme)
+def test_text_of_every_page_can_be_read_in_the_light_and_in_the_dark(console: FakeConsole, anna: Browser) -> None:
     for _ in every_page(ConsolePages(anna, console)):
-        assert_readable(anna, 20)
+        for scheme in ("dark", "light"):
+            anna.scheme(scheme)
+            assert_readable(anna, 20)
 
 
 # ---- what others wrote -----------------------------------------------------------------------------------------------
@@ -88,7 +86,9 @@ SCRIPTED = """
 """
 
 
-def test_hostile_names_tags_and_reasons_are_text_on_every_page(console: FakeConsole, anna: Browser) -> None:
+def test_hostile_names_tags_and_reasons_are_text_on_every_page_and_widen_none(
+    console: FakeConsole, anna: Browser
+) -> None:
     poison(console)
     anna.size(*PHONE)
     pages = ConsolePages(anna, console)

@@ -1,10 +1,12 @@
-/** Agents: who spends what on what, how much of a budget is used, and what was refused and why. */
+/** Agents: who spends what on what, how much of a budget is used, and what was refused and why. Most spent first. */
 
 import { ask } from "./api.js";
 import { since } from "./clock.js";
 import { make } from "./dom.js";
 import { countOf, countText, dateText, sumText } from "./formats.js";
-import { agentLink, badge, bars, card, meter, note, pageHead, pathOf, said, toolName } from "./parts.js";
+import {
+  agentLink, badge, bars, card, goTo, meter, note, pageHead, pathOf, replaceIfOther, said, tile, toolName, write,
+} from "./parts.js";
 import { DataTable } from "./table.js";
 import { repeat } from "./waiting.js";
 
@@ -16,9 +18,7 @@ export async function open(place, { query, signal }) {
   const wanted = SPANS.some(([span]) => span === query.get("since")) ? query.get("since") : "24h";
   const span = make("select", { ariaLabel: "Time" }, ...SPANS.map(([value, text]) => make("option", { value }, text)));
   span.value = wanted;
-  span.onchange = () => document.dispatchEvent(
-    new CustomEvent("console:go", { detail: pathOf("agents", { since: span.value }) }),
-  );
+  span.onchange = () => goTo(pathOf("agents", { since: span.value }));
   const sums = make("div", { className: "tiles" });
   const overview = make("div", { className: "columns-3" });
   const table = new DataTable({ caption: "Agents", columns: COLUMNS, idOf: (row) => `${row.tenant} ${row.sub}` });
@@ -29,62 +29,45 @@ export async function open(place, { query, signal }) {
   await repeat(async () => {
     const answer = await ask("agents", { since: wanted }, signal);
     const { agents } = answer;
-    const sorted = agents.toSorted((one, other) => other.spent_micros - one.spent_micros || other.calls - one.calls);
-    table.set(sorted);
+    table.set(agents);
     [table.element.hidden, empty.hidden] = [agents.length === 0, agents.length > 0];
     showSums(sums, agents);
-    showOverview(overview, sorted);
+    showOverview(overview, agents);
     write(others, leftOut(answer, agents.length));
   }, LOOK_MS, signal);
 }
 
 function showSums(place, agents) {
   const sum = (name) => agents.reduce((total, agent) => total + agent[name], 0);
-  const tile = (number, word) => make(
-    "div",
-    { className: "tile" },
-    make("span", { className: "number" }, number),
-    make("span", { className: "word" }, word),
-  );
-  replaceIfOther(place, [
+  const [calls, spent, refused] = [sum("calls"), sum("spent_micros"), sum("refused")];
+  replaceIfOther(place, JSON.stringify([agents.length, calls, spent, refused]), () => [
     tile(countText(agents.length), agents.length === 1 ? "agent" : "agents"),
-    tile(countText(sum("calls")), "calls"),
-    tile(sumText(sum("spent_micros")), "spent"),
-    tile(countText(sum("refused")), "refused"),
+    tile(countText(calls), "calls"),
+    tile(sumText(spent), "spent"),
+    tile(countText(refused), "refused"),
   ]);
 }
 
 function showOverview(place, agents) {
   const tools = new Map(), reasons = new Map();
-  for (const { tools: used = [], refusals = {} } of agents) {
+  for (const { tools: used, refusals } of agents) {
     for (const { tool, micros } of used) tools.set(tool, (tools.get(tool) ?? 0) + micros);
     for (const [reason, count] of Object.entries(refusals)) reasons.set(reason, (reasons.get(reason) ?? 0) + count);
   }
-  const top = (map) => [...map].sort(([, one], [, other]) => other - one).slice(0, TOP);
-  const reason = (word) => make("a", { href: pathOf("log", { reason: word, decision: "refused" }) }, said(word));
-  const agent = (sub) => agentLink(sub);
-  replaceIfOther(place, [
-    card(
-      "Who spends",
-      bars(
-        agents.filter((one) => one.spent_micros > 0).slice(0, TOP).map(
-          (one) => [one.sub, one.spent_micros, sumText(one.spent_micros)],
-        ),
-        "Nobody has spent anything.",
-        agent,
-      ),
-    ),
-    card(
-      "On what",
-      bars(
-        top(tools).filter(([, micros]) => micros > 0).map(([tool, micros]) => [tool, micros, sumText(micros)]),
-        "Nothing was paid for.",
-        toolName,
-      ),
-    ),
-    card("Refused because", bars(top(reasons), "Nothing was refused.", reason)),
+  const who = agents.map(({ sub, spent_micros: micros }) => [sub, micros]).filter(
+    ([, micros]) => micros > 0,
+  ).slice(0, TOP);
+  const [what, why] = [largest(tools).filter(([, micros]) => micros > 0), largest(reasons)];
+  const inMoney = ([name, micros]) => [name, micros, sumText(micros)];
+  const inLog = (reason) => make("a", { href: pathOf("log", { reason, decision: "refused" }) }, said(reason));
+  replaceIfOther(place, JSON.stringify([who, what, why]), () => [
+    card("Who spends", bars(who.map(inMoney), "Nobody has spent anything.", agentLink)),
+    card("On what", bars(what.map(inMoney), "Nothing was paid for.", toolName)),
+    card("Refused because", bars(why, "Nothing was refused.", inLog)),
   ]);
 }
+
+const largest = (map) => [...map].sort(([, one], [, other]) => other - one).slice(0, TOP);
 
 /** What the table does not have, or does not know. */
 function leftOut({ total, others, since_ms: sinceMs, counted_since_ms: countedMs }, shown) {
@@ -94,20 +77,8 @@ function leftOut({ total, others, since_ms: sinceMs, counted_since_ms: countedMs
     said.push(`${countText(total - shown)} more agents made ${countOf(others.calls, "call")} and spent ${spent}.`);
   }
   if (countedMs === null) said.push("This gateway keeps no audit, from which agents are counted.");
-  else if (countedMs > sinceMs) {
-    said.push(`Counted from ${dateText(countedMs)} on: there is more than one look can count, or no older audit.`);
-  }
+  else if (countedMs > sinceMs) said.push(`Counted back to ${dateText(countedMs)} so far; the rest follows.`);
   return said.join(" ");
-}
-
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-/** The same again is not drawn again: what has the focus keeps it. */
-function replaceIfOther(place, children) {
-  const next = make("div", {}, ...children);
-  if (place.textContent !== next.textContent) place.replaceChildren(...next.childNodes);
 }
 
 const COLUMNS = [

@@ -3,14 +3,23 @@
 import { since } from "./clock.js";
 import { make } from "./dom.js";
 import { moneyText, shortId, spanText } from "./formats.js";
-import { agentLink, badge, code, facts, nodeLink, said, toolName } from "./parts.js";
+import { agentLink, badge, code, facts, nodeLink, said, toolName, valueOf } from "./parts.js";
 
 const WORDS = {
   tool_call: "call",
   space_call: "room call",
+  project_call: "project call",
   operator_action: "operator",
   node_came: "came",
   node_went: "went",
+};
+const CLASSES = {
+  When: "when",
+  Event: "middle",
+  Who: "middle",
+  Node: "middle",
+  Cost: "number middle",
+  Took: "number middle",
 };
 const COLUMNS = ["When", "Event", "Who", "What", "Node", "Decision", "Cost", "Took"];
 
@@ -41,11 +50,11 @@ export function auditTable({ caption, hasNode = true }) {
     },
     show(lines) {
       ids.clear();
-      body.replaceChildren(...rowsOf(lines).flat());
+      body.replaceChildren(...rowsOf(lines));
       look();
     },
     append(lines) {
-      body.append(...rowsOf(lines).flat());
+      body.append(...rowsOf(lines));
       look();
     },
     /** `lines` as they happened; those that are older than what is shown belong further down, and are left out. */
@@ -63,14 +72,11 @@ export function auditTable({ caption, hasNode = true }) {
         last.remove();
       }
       look();
-      return fresh.length;
     },
   };
 }
 
-const classOf = (title) => (
-  { When: "when", Event: "middle", Who: "middle", Node: "middle", Cost: "number middle", Took: "number middle" }
-)[title] ?? "";
+const classOf = (title) => CLASSES[title] ?? "";
 
 function rowOf(line, titles) {
   const cells = {
@@ -106,12 +112,11 @@ function opener(row, line, columns) {
   return toggle;
 }
 
-const fieldsOf = (line) =>
-  facts(
-    ...Object.entries(line).filter(([, value]) => value !== null).map(
-      ([name, value]) => [name, code(typeof value === "string" ? value : JSON.stringify(value))],
-    ),
-  );
+/** Those that have a value. */
+export function fieldsOf(line) {
+  const entries = Object.entries(line).filter(([, value]) => value !== null);
+  return facts(...entries.map(([name, value]) => [name, valueOf(value)]));
+}
 
 const when = (line) => since(Date.parse(line.at));
 const eventOf = (line) => make("span", { title: line.event }, WORDS[line.event] ?? said(line.event));

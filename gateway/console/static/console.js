@@ -191,6 +191,10 @@ byId("who").addEventListener("keydown", ({ key, currentTarget }) => {
   currentTarget.open = false;
   currentTarget.querySelector("summary").focus();
 });
+document.querySelector(".skip").onclick = (event) => {
+  event.preventDefault(); // an address of its own would be a page of its own
+  byId("main").focus();
+};
 byId("link-retry").onclick = () => link.retryNow();
 
 // ---- who is signed in -----------------------------------------------------------------------------------------------

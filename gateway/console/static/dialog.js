@@ -21,33 +21,29 @@ export function askInDialog({ title, body, submit, isDangerous = false, act, whe
     make("p", { className: "row" }, go, cancel),
   );
   const dialog = make("dialog", { attributes: { "aria-labelledby": id } }, form);
+  const show = (told) => {
+    const done = make("button", { type: "button", className: "primary", onclick: () => dialog.close() }, "Done");
+    const heading = make("h2", { id, tabIndex: -1 }, title);
+    form.replaceChildren(heading, ...told, make("p", { className: "row" }, done));
+    heading.focus();
+  };
   const look = () => (go.disabled = !when());
   form.oninput = look;
   look();
+  let isActing = false; // not `disabled` meanwhile: the button would lose the focus
   form.onsubmit = async (event) => {
     event.preventDefault();
-    if (!when()) return;
-    go.disabled = true;
+    if (isActing || !when()) return;
+    isActing = true;
     trouble.replaceChildren();
     try {
       const told = await act();
       if (told === undefined) dialog.close();
-      else {
-        form.replaceChildren(
-          make("h2", { id, tabIndex: -1 }, title),
-          ...told,
-          make(
-            "p",
-            { className: "row" },
-            make("button", { type: "button", className: "primary", onclick: () => dialog.close() }, "Done"),
-          ),
-        );
-      }
-      form.querySelector("h2").focus();
+      else show(told);
     } catch (error) {
       trouble.replaceChildren(refusal(error));
     } finally {
-      look();
+      isActing = false;
     }
   };
   dialog.onclose = () => dialog.remove();

@@ -5,13 +5,13 @@ import { auditTable } from "./audit-table.js";
 import { attempt, make, notify } from "./dom.js";
 import { follow } from "./feed.js";
 import { bytesText, countText } from "./formats.js";
-import { note, pageHead, pathOf } from "./parts.js";
+import { goTo, note, pageHead, pathOf } from "./parts.js";
 import { persist } from "./waiting.js";
 
 const PAGE_LINES = 100;
 const FOLLOWED_LINES_MAX = 1_000; // on the page; older ones go, and are found again without following
 const FILTERS = ["agent", "tool", "node", "reason", "decision", "event", "tenant", "since", "until"];
-const EVENTS = ["tool_call", "operator_action", "node_came", "node_went", "space_call"];
+const EVENTS = ["tool_call", "operator_action", "node_came", "node_went", "space_call", "project_call"];
 const DECISIONS = ["answered", "refused", "streaming", "abandoned"];
 const REASONS = [
   "token", "scope", "tenant", "policy", "budget", "rate", "personal_data", "name", "node", "accept", "arguments",
@@ -35,23 +35,25 @@ class LogPage {
   #table = auditTable({ caption: "Lines of the audit, newest first" });
   #older = make("button", { type: "button", hidden: true, onclick: () => attempt(() => this.#more()) }, "Older lines");
   #next = null;
+  #isExporting = false;
+  #isFollowing;
   #status = note();
 
   constructor(place, query, signal) {
     this.#signal = signal;
     this.#wanted = Object.fromEntries(FILTERS.map((name) => [name, query.get(name)]).filter(([, value]) => value));
-    this.isFollowing = query.get("follow") === "yes";
+    this.#isFollowing = query.get("follow") === "yes";
     const followed = make(
       "button",
       {
         type: "button",
-        ariaPressed: String(this.isFollowing),
+        ariaPressed: String(this.#isFollowing),
         className: "toggle",
-        onclick: () => this.#go({}, !this.isFollowing),
+        onclick: () => this.#go({}, !this.#isFollowing),
       },
       "Follow",
     );
-    const exported = make("button", { type: "button", onclick: () => attempt(() => this.#export(exported)) }, "Export");
+    const exported = make("button", { type: "button", onclick: () => attempt(() => this.#export()) }, "Export");
     place.append(
       pageHead("Log", make("div", { className: "actions" }, followed, exported)),
       this.#filters(),
@@ -64,7 +66,7 @@ class LogPage {
     const { lines, next } = await persist(() => ask("audit", this.#body(), this.#signal), this.#signal);
     this.#table.show(lines);
     this.#seek(next, lines.length);
-    if (!this.isFollowing) return;
+    if (!this.#isFollowing) return;
     let newest = lines[0]?.id ?? 0;
     const take = (found) => {
       newest = Math.max(newest, ...found.map(({ id }) => id));
@@ -75,13 +77,16 @@ class LogPage {
     const again = async () => take(
       (await ask("audit", { ...this.#wanted, after: newest, limit: FOLLOWED_LINES_MAX }, this.#signal)).lines,
     );
-    const { since, until, ...filters } = this.#wanted; // a feed has no times: all that comes is new
-    void since, until;
     await follow(
-      { audit: filters },
+      { audit: this.#filtersOf() },
       { audit: ({ lines: found, skipped }) => (skipped ? again() : take(found)), again },
       this.#signal,
     );
+  }
+
+  /** A feed has no times: all that comes is new. */
+  #filtersOf() {
+    return Object.fromEntries(Object.entries(this.#wanted).filter(([name]) => name !== "since" && name !== "until"));
   }
 
   #body() {
@@ -96,8 +101,8 @@ class LogPage {
 
   #seek(next, found) {
     this.#next = next;
-    this.#older.hidden = next === null || this.isFollowing;
-    this.#status.textContent = this.isFollowing
+    this.#older.hidden = next === null || this.#isFollowing;
+    this.#status.textContent = this.#isFollowing
       ? "New lines come on top as they are written."
       : next !== null && found === 0
         ? "Nothing yet in what was searched; older lines may match."
@@ -106,9 +111,9 @@ class LogPage {
 
   // ---- filters ------------------------------------------------------------------------------------------------------
 
-  #go(changes, isFollowing = this.isFollowing) {
+  #go(changes, isFollowing = this.#isFollowing) {
     const address = pathOf("log", { ...this.#wanted, ...changes, follow: isFollowing ? "yes" : "" });
-    document.dispatchEvent(new CustomEvent("console:go", { detail: address }));
+    goTo(address);
   }
 
   #filters() {
@@ -166,8 +171,9 @@ class LogPage {
   // ---- export -------------------------------------------------------------------------------------------------------
 
   /** All that the filters find, as JSON lines, into a file. */
-  async #export(button) {
-    button.disabled = true;
+  async #export() {
+    if (this.#isExporting) return;
+    this.#isExporting = true;
     try {
       const answer = await send("audit/export", this.#wanted, this.#signal);
       const chunks = [];
@@ -180,15 +186,13 @@ class LogPage {
         this.#status.textContent = `${bytesText(bytes)} so far …`;
       }
       const url = URL.createObjectURL(new Blob(chunks, { type: "application/x-ndjson" }));
-      make("a", {
-        href: url,
-        download: `audit-${new Date().toISOString().slice(0, 19).replaceAll(":", "")}.jsonl`,
-      }).click();
+      const at = new Date().toISOString().slice(0, 19).replaceAll(":", "");
+      make("a", { href: url, download: `audit-${at}.jsonl` }).click();
       setTimeout(() => URL.revokeObjectURL(url), 60_000);
       notify(`Exported ${bytesText(bytes)}.`);
       this.#status.textContent = "";
     } finally {
-      button.disabled = false;
+      this.#isExporting = false;
     }
   }
 }

@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { since } from "./clock.js";
 import { attempt, make } from "./dom.js";
 import { countOf } from "./formats.js";
-import { card, code, note } from "./parts.js";
+import { card, note, valueOf } from "./parts.js";
 import { DataTable } from "./table.js";
 
 const LOOKS_MAX = 20; // at a thousand events each; a longer history is for `heliograph log`
@@ -69,7 +69,7 @@ const COLUMNS = [
       ([name, value], at) => [
         at > 0 ? " · " : "",
         `${name} `,
-        code(typeof value === "string" ? value : JSON.stringify(value)),
+        valueOf(value),
       ],
     ),
   },

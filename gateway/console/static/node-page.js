@@ -10,7 +10,9 @@ import { capabilityCard } from "./capability.js";
 import { NodeActions } from "./node-actions.js";
 import { NodeCharts } from "./node-charts.js";
 import { historyCard } from "./node-history.js";
-import { agentLink, badge, card, code, facts, note, pageHead, pathOf, said, tagList, toolName } from "./parts.js";
+import {
+  agentLink, badge, card, code, facts, note, pageHead, pathOf, replaceIfOther, said, tagList, tile, toolName, write,
+} from "./parts.js";
 import { sparkline } from "./sparkline.js";
 import { DataTable } from "./table.js";
 import { persist, repeat } from "./waiting.js";
@@ -84,6 +86,7 @@ class NodePage {
       traffic: make("div", { className: "traffic" }),
       spark: sparkline([]),
       capabilities: make("div", { className: "capabilities" }),
+      moreCapabilities: note(),
       streams: new DataTable({
         caption: "Streams of this node",
         columns: STREAM_COLUMNS,
@@ -106,6 +109,7 @@ class NodePage {
       ),
       make("h2", { className: "section" }, "Capabilities"),
       parts.capabilities,
+      parts.moreCapabilities,
       card("Open streams", parts.streams.element, parts.someStreams),
       card("Last calls and events", parts.lines.element, make("p", {}, all)),
       historyCard(this.#nodeId, this.#signal),
@@ -133,39 +137,36 @@ class NodePage {
     parts.streams.set(node.streams);
     const { streams, streams_total: total } = node;
     parts.streams.element.hidden = streams.length === 0;
-    write(
-      parts.someStreams,
-      total === 0
-        ? "Nobody listens at present."
-        : total > streams.length ? `${countText(total)} are open; ${countText(streams.length)} are shown.` : "",
-    );
+    const some = total > streams.length ? `${countText(total)} are open; ${countText(streams.length)} are shown.` : "";
+    write(parts.someStreams, total === 0 ? "Nobody listens at present." : some);
     replaceIfOther(parts.certificates, JSON.stringify(node.certificates), () => certificateItems(node.certificates));
   }
 
   #showFacts(node) {
-    const known = [node.tenant, node.agent, node.owner, node.epoch, node.since_ms, node.expires_at_ms, node.left?.code];
+    const { state, tenant, agent, owner, epoch, since_ms: sinceMs, expires_at_ms: expiresMs, left } = node;
+    const known = [state, tenant, agent, owner, epoch, sinceMs, expiresMs, left];
     replaceIfOther(this.#parts.facts, JSON.stringify(known), () => [
       facts(
         ["Node id", code(node.node_id)],
-        ["Tenant", said(node.tenant)],
-        [node.state === "live" ? "Connected for" : "Since", since(node.since_ms, true)],
-        ["Left because", node.left ? `${node.left.code} ${node.left.reason}` : null],
-        ["Program", node.agent ? said(node.agent) : null],
+        ["Tenant", said(tenant)],
+        [state === "live" ? "Connected for" : "Since", since(sinceMs, true)],
+        ["Left because", left === null ? null : `${left.code} ${left.reason}`],
+        ["Program", agent === null ? null : said(agent)],
         ["Enrolled", moment(node.enrolled_at_ms)],
-        ["Manifest ends", moment(node.expires_at_ms)],
-        ["Session", node.epoch === null || node.epoch === undefined ? null : `epoch ${node.epoch}`],
-        ["Held by", node.owner === null || node.owner === HERE ? null : said(node.owner)],
+        ["Manifest ends", moment(expiresMs)],
+        ["Session", epoch === null ? null : `epoch ${epoch}`],
+        ["Held by", owner === null || owner === HERE ? null : said(owner)],
       ),
     ]);
   }
 
   #showTraffic(node) {
-    this.#parts.spark.show(node.spark ?? []);
+    this.#parts.spark.show(node.spark);
     const known = [node.frames_per_s, node.calls, node.drops, node.last_call_ms];
     replaceIfOther(this.#parts.traffic, JSON.stringify(known), () => [
-      tile(shortNumber(node.frames_per_s ?? 0), "frames/s", this.#parts.spark.element),
-      tile(countText(node.calls ?? 0), "calls", make("span", { className: "note" }, "last ", since(node.last_call_ms))),
-      tile(countText(node.drops ?? 0), "dropped frames"),
+      tile(shortNumber(node.frames_per_s), "frames/s", this.#parts.spark.element),
+      tile(countText(node.calls), "calls", make("span", { className: "note" }, "last ", since(node.last_call_ms))),
+      tile(countText(node.drops), "dropped frames"),
     ]);
   }
 
@@ -173,6 +174,7 @@ class NodePage {
 
   #showCapabilities(node) {
     const { capabilities } = node;
+    const more = node.capabilities_total - capabilities.length;
     const keyOf = ({ kind, cap_id: capId }) => `${kind} ${capId}`;
     const keys = capabilities.map(keyOf);
     for (const capability of capabilities) {
@@ -180,10 +182,12 @@ class NodePage {
       if (!this.#cards.has(key)) this.#cards.set(key, capabilityCard(this.#nodeId, this.#signal));
       this.#cards.get(key).show(capability, node.state);
     }
-    replaceIfOther(this.#parts.capabilities, JSON.stringify(keys), () =>
-      keys.length === 0
-        ? [note("This node has announced no capabilities.")]
-        : keys.map((key) => this.#cards.get(key).element),
+    const left = more > 0 ? `${countText(more)} more are not shown.` : "";
+    write(this.#parts.moreCapabilities, keys.length === 0 ? "This node has announced no capabilities." : left);
+    replaceIfOther(
+      this.#parts.capabilities,
+      JSON.stringify(keys),
+      () => keys.map((key) => this.#cards.get(key).element),
     );
   }
 }
@@ -200,29 +204,10 @@ const STREAM_COLUMNS = [
   },
 ];
 
-const tile = (number, word, ...more) => make(
-  "div",
-  { className: "tile" },
-  make("span", { className: "number" }, number),
-  make("span", { className: "word" }, word),
-  ...more,
-);
-
 function certificateItems(certificates) {
   if (certificates.length === 0) return [make("li", { className: "note" }, "None is known.")];
   return certificates.map((one) => {
     const { kid, not_before_ms: fromMs, not_after_ms: toMs } = one;
     return make("li", {}, code(kid), " from ", moment(fromMs), " to ", moment(toMs));
   });
-}
-
-function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-/** Only where it is another: what the person selects, or has the focus on, stays. */
-function replaceIfOther(element, key, draw) {
-  if (element.dataset.key === key) return;
-  element.dataset.key = key;
-  element.replaceChildren(...draw());
 }

@@ -25,6 +25,33 @@ export const said = (text) => make("bdi", {}, text);
 export const code = (text) => make("code", { dir: "auto" }, text);
 export const note = (...children) => make("p", { className: "note" }, ...children);
 
+/** Any value, as it is in JSON; text without quotes. */
+export const valueOf = (value) => code(typeof value === "string" ? value : JSON.stringify(value));
+
+/** A number in large, with its word. */
+export const tile = (number, word, ...more) => make(
+  "div",
+  { className: "tile" },
+  make("span", { className: "number" }, number),
+  make("span", { className: "word" }, word),
+  ...more,
+);
+
+/** The text, if it is another. */
+export function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** What `draw` makes, if `key` is another than before: what the person selects, or has the focus on, stays. */
+export function replaceIfOther(element, key, draw) {
+  if (element.dataset.key === key) return;
+  element.dataset.key = key;
+  element.replaceChildren(...draw());
+}
+
+/** To another page of the console. */
+export const goTo = (address) => document.dispatchEvent(new CustomEvent("console:go", { detail: address }));
+
 /** A word and its colour: `live`, `away`, `refused`, … */
 export const badge = (word) => make("span", { className: "badge", dataset: { word } }, word);
 

@@ -5,7 +5,7 @@ import { since } from "./clock.js";
 import { askInDialog } from "./dialog.js";
 import { attempt, make, notify } from "./dom.js";
 import { bytesText, countText, dateText } from "./formats.js";
-import { badge, code, lacking, meter, note, pageHead } from "./parts.js";
+import { badge, code, lacking, meter, note, pageHead, write } from "./parts.js";
 import { session } from "./session.js";
 import { DataTable } from "./table.js";
 import { repeat } from "./waiting.js";
@@ -45,13 +45,7 @@ export async function open(place, { signal }) {
     table.element.hidden = spaces.length === 0;
     more.hidden = cursor === null;
     const { total, limits: bounds } = answer;
-    if (
-      bounds === null
-    ) status.textContent = "Echo spaces are off on this gateway. The setting echo.enabled switches them on.";
-    else if (spaces.length === 0) status.textContent = "No space is open.";
-    else status.textContent = spaces.length < total
-      ? `${countText(spaces.length)} of ${countText(total)} are shown.`
-      : "";
+    write(status, statusText(spaces.length, total, bounds !== null));
     limits.replaceChildren(...(bounds === null ? [] : limitTiles(total, spaces, bounds)));
   };
   more.onclick = () => {
@@ -86,13 +80,19 @@ export async function open(place, { signal }) {
       submit: "End it",
       isDangerous: true,
       act: async () => {
-        await ask("act", { path: `/admin/spaces/${spaceId}`, method: "DELETE", body: {} }, signal);
+        await ask("act", { path: `/admin/spaces/${encodeURIComponent(spaceId)}`, method: "DELETE", body: {} }, signal);
         notify("The space has ended.");
         await load();
       },
     }, signal);
   }
   await repeat(load, LOOK_MS, signal);
+}
+
+function statusText(shown, total, isOn) {
+  if (!isOn) return "Echo spaces are off on this gateway. The setting echo.enabled switches them on.";
+  if (total === 0) return "No space is open.";
+  return shown < total ? `${countText(shown)} of ${countText(total)} are shown.` : "";
 }
 
 /** How much of what all spaces together may have is used; of those that are shown. */

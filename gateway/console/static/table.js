@@ -41,6 +41,7 @@ export class DataTable {
 
   /** These and no others, in this order. */
   set(rows) {
+    const focused = this.#body.contains(document.activeElement) ? document.activeElement : null;
     const lines = rows.map((row) => this.#line(row));
     const ids = new Set(rows.map(this.#idOf));
     for (const [id, { line }] of this.#rows) {
@@ -48,9 +49,11 @@ export class DataTable {
       line.remove();
       this.#rows.delete(id);
     }
-    lines.forEach(
-      (line, at) => this.#body.children[at] !== line && this.#body.insertBefore(line, this.#body.children[at] ?? null),
-    );
+    lines.forEach((line, at) => {
+      const there = this.#body.children[at];
+      if (there !== line) this.#body.insertBefore(line, there ?? null);
+    });
+    if (focused !== null && focused !== document.activeElement) focused.focus({ preventScroll: true }); // it has moved
   }
 
   #heading({ title, sort, className = "", hint = "" }, onSort) {

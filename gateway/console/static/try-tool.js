@@ -1,9 +1,10 @@
 /** One tool of a node, to be tried: its form, the answer, how long it took, what it cost, and the line in the audit. */
 
 import { ask } from "./api.js";
+import { fieldsOf } from "./audit-table.js";
 import { make } from "./dom.js";
 import { moneyText, shortId } from "./formats.js";
-import { agentPath, badge, code, facts, lacking, note, pathOf, refusal } from "./parts.js";
+import { agentPath, badge, code, lacking, note, pathOf, refusal } from "./parts.js";
 import { SchemaForm } from "./schema-form.js";
 import { session } from "./session.js";
 
@@ -14,6 +15,7 @@ export class TryTool {
   #tool;
   #signal;
   #form;
+  #isCalling = false;
   #submit = make("button", { type: "submit", className: "primary" }, "Call it");
   #away = note("The node is not connected: the call will be refused.");
   #answer = make("div", { className: "answer", attributes: { "aria-live": "polite" } });
@@ -45,7 +47,7 @@ export class TryTool {
       form,
       this.#answer,
     );
-    if (!session.may(SCOPE)) this.#submit.disabled = true;
+    this.#submit.disabled = !session.may(SCOPE);
     this.show("live");
   }
 
@@ -58,9 +60,9 @@ export class TryTool {
   }
 
   async #call() {
-    const read = this.#form.read();
-    if (read === null || !session.may(SCOPE)) return;
-    this.#submit.disabled = true;
+    const read = this.#isCalling ? null : this.#form.read();
+    if (read === null) return;
+    this.#isCalling = true;
     this.#answer.replaceChildren(note("Calling …"));
     try {
       const body = { node_id: this.#nodeId, tool: this.#tool.name, arguments: read.value };
@@ -70,44 +72,29 @@ export class TryTool {
         this.#answer.replaceChildren(error.scope ? lacking(error.scope, "Trying a tool") : refusal(error));
       }
     } finally {
-      this.#submit.disabled = false;
+      this.#isCalling = false;
     }
   }
 }
 
+/** What became of it: `answer` or `error` is there. */
 function shown({ answer, error, took_ms: tookMs, price_micros: price, correlation_id: correlationId, audit }) {
-  const isRefused = error !== undefined && error !== null;
   const summary = make(
     "p",
     { className: "outcome" },
-    badge(isRefused ? "refused" : "answered"),
+    badge(error ? "refused" : "answered"),
     make("span", { className: "number" }, `${Math.round(tookMs * 10) / 10} ms`),
-    make("span", { className: "number" }, price === null || price === undefined ? "free" : moneyText(price)),
+    make("span", { className: "number" }, price === null ? "free" : moneyText(price)),
     correlationId ? code(correlationId) : "",
   );
-  const said = isRefused
-    ? make(
-      "div",
-      { className: "refusal" },
-      make("p", {}, make("strong", {}, error.message ?? "It was refused.")),
-      error.suggested_fix ? make("p", {}, error.suggested_fix) : "",
-      note(error.code ?? ""),
-    )
+  const said = error
+    ? refusal({ message: error.message, fix: error.suggested_fix, code: error.code })
     : make("pre", { tabIndex: 0, role: "region", ariaLabel: "Answer" }, JSON.stringify(answer, null, 2));
-  return [summary, said, audit ? auditLine(audit) : ""];
+  return [summary, said, auditLine(audit)];
 }
 
 function auditLine(line) {
-  const entries = Object.entries(line).filter(([, value]) => value !== null);
-  const list = facts(
-    ...entries.map(([name, value]) => [name, code(typeof value === "string" ? value : JSON.stringify(value))]),
-  );
-  const more = line.sub ? make("a", { href: pathOf("log", { agent: line.sub }) }, "All lines of this agent") : "";
-  return make(
-    "details",
-    { className: "audit-line", open: true },
-    make("summary", {}, "The line it left in the audit"),
-    list,
-    more,
-  );
+  const summary = make("summary", {}, "The line it left in the audit");
+  const more = make("a", { href: pathOf("log", { agent: line.sub }) }, "All lines of this agent");
+  return make("details", { className: "audit-line", open: true }, summary, fieldsOf(line), more);
 }
