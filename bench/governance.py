@@ -22,7 +22,7 @@ from typing import Any
 
 import trio
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers, command_key
 from actors.log.memory_store import MemoryStore
 from bench.calls import (

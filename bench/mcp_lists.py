@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from ulid import ULID
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.device.handlers import CAPABILITIES
 from actors.log.memory_store import MemoryStore
 from actors.log.store import answered

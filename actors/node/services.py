@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from actors.bucket_rules import TokenBucket
-from actors.bus.directory import LocalDirectory
+from actors.bus.directory import OwnersDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.store import LogStore
 from actors.node.calls import PendingCalls
@@ -59,7 +59,7 @@ class NodeServices:
     """What every node's actor shares."""
 
     store: LogStore
-    directory: LocalDirectory
+    directory: OwnersDirectory
     calls: PendingCalls
     certificates: KnownCertificates
     settings: NodeSettings

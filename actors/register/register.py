@@ -11,7 +11,7 @@ import msgspec
 import structlog
 import trio
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.directory import OwnersDirectory
 from actors.log.store import Appended, LogStore, OpenItem, Part
 from actors.register.events import Event, Member, NodeRevoked, decode_member, encode
 from actors.register.register_rules import Decide, Refusal, Roll, Trouble, refuses_login
@@ -31,7 +31,7 @@ def stream_of(node_id: str) -> str:
 
 
 class Register:
-    def __init__(self, store: LogStore, directory: LocalDirectory) -> None:
+    def __init__(self, store: LogStore, directory: OwnersDirectory) -> None:
         self.roll = Roll()
         self._store = store
         self._directory = directory

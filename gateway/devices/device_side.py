@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.bus.renewal import RenewNode
 from actors.ledger.ledgers import Ledgers, LedgerStore
 from actors.node.calls import PendingCalls

@@ -14,7 +14,7 @@ import structlog
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.directory import OwnersDirectory
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.device.identity import DeviceIdentity
 from actors.node.moment import Moment
@@ -73,7 +73,7 @@ class NodeLives:
         self,
         folder: DataFolder,
         register: Register,
-        directory: LocalDirectory,
+        directory: OwnersDirectory,
         sessions: Sessions,
         new_id: Callable[[], str],
         now: Callable[[], Moment],

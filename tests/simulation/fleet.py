@@ -9,7 +9,7 @@ import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nacl.signing import SigningKey
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.device.agent import Agent
 from actors.device.device import Device
 from actors.device.handlers import ECHO_CAPABILITY

@@ -6,7 +6,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.bus.directory import LocalDirectory, NodeRecord, Presence
+from actors.bus.directory import NodeRecord, Presence
+from actors.bus.local_directory import LocalDirectory
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import Appended, AppendRefused, OpenItem, Part, RefusalReason, answered
 from schemas.canonical import digest

@@ -10,7 +10,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import AppendAnswer, AppendRefused, BlindEvents, Part, Then, answered
 from schemas.frames import Cmd

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.sqlite_files import open_files, wal_of
 from actors.log.sqlite_store import SqliteStore

@@ -4,7 +4,7 @@ import pytest
 import structlog
 import trio
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import OpenItem, Part
 from actors.register import register_rules as rules

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from actors.bus.directory import LocalDirectory, NodeRecord
+from actors.bus.directory import NodeRecord
+from actors.bus.local_directory import LocalDirectory
 from actors.node.fleet import Fleet
 from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor

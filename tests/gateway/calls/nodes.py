@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.directory import OwnersDirectory
 from actors.device.handlers import CAPABILITIES
 from actors.log.store import Appended, answered
 from schemas.canonical import digest
@@ -21,7 +21,7 @@ def node_id(number: int) -> str:
 
 
 async def add(
-    directory: LocalDirectory,
+    directory: OwnersDirectory,
     number: int,
     *,
     tenant: str = TENANT,
@@ -47,7 +47,7 @@ async def add(
     return node
 
 
-def label(directory: LocalDirectory, node: NodeIdentity, name: str | None = None, tags: Iterable[str] = ()) -> None:
+def label(directory: OwnersDirectory, node: NodeIdentity, name: str | None = None, tags: Iterable[str] = ()) -> None:
     told = tags_of(tags)
     assert told is not None
     directory.label(node, Labels(name, told))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.ledger.ledgers import Ledgers
 from actors.log.memory_store import MemoryStore
 from actors.log.store import Loaded

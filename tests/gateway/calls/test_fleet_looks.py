@@ -10,7 +10,7 @@ import structlog
 import trio
 from trio.testing import MockClock
 
-from actors.bus.directory import LocalDirectory, NodeRecord
+from actors.bus.directory import NodeRecord, OwnersDirectory
 from actors.device.handlers import METRICS_CAPABILITY
 from actors.log.store import answered
 from gateway.calls import fleet_looks
@@ -34,7 +34,7 @@ from tests.schemas.examples import ECHO_CAPABILITY, FRAME, NODE_ID
 
 
 @pytest.fixture
-def directory(site: Site) -> LocalDirectory:
+def directory(site: Site) -> OwnersDirectory:
     return site.fleet.services.directory
 
 
@@ -60,7 +60,7 @@ async def refused(site: Site, tool: str, who: Principal | None = None, /, **argu
 
 
 async def test_node_is_listed_with_what_operators_call_it_and_what_it_is(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 1, name="pump-7", tags=["site=lab"])
     assert await look(site, "fleet_find") == {
@@ -78,7 +78,7 @@ async def test_node_is_listed_with_what_operators_call_it_and_what_it_is(
 
 
 async def test_nodes_are_found_by_name_tag_state_and_kind_and_all_must_hold(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 1, name="pump-2", tags=["site=lab", "row=a"])
     await add(directory, 2, name="pump-1", tags=["site=lab"], live=False)
@@ -103,7 +103,7 @@ async def test_nodes_are_found_by_name_tag_state_and_kind_and_all_must_hold(
 
 @pytest.mark.parametrize("filters", [{}, {"tag": "site=lab"}, {"name": "pump"}, {"state": "live"}])
 async def test_pages_hold_every_node_once(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory, filters: dict[str, str]
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory, filters: dict[str, str]
 ) -> None:
     for number in range(7):
         await add(directory, number, name=f"pump-{9 - number}", tags=["site=lab"])
@@ -120,7 +120,7 @@ async def test_pages_hold_every_node_once(
 
 
 async def test_page_has_fifty_nodes_unless_another_number_is_asked_for(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     for number in range(101):
         await add(directory, number, tags=["site=lab"])
@@ -129,7 +129,7 @@ async def test_page_has_fifty_nodes_unless_another_number_is_asked_for(
 
 
 async def test_cursor_that_is_no_named_node_of_this_tenant_is_refused_in_a_search_by_name(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 1, name="pump-1", tenant="other")
     for number in (1, 2):
@@ -138,7 +138,7 @@ async def test_cursor_that_is_no_named_node_of_this_tenant_is_refused_in_a_searc
 
 
 async def test_nodes_of_others_and_nodes_that_never_came_are_not_there(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     theirs = await add(directory, 1, tenant="other", name="pump-1", tags=["site=lab"])
     label(directory, SESSION, "pump-2", ["site=lab"])
@@ -150,7 +150,7 @@ async def test_nodes_of_others_and_nodes_that_never_came_are_not_there(
 
 
 async def test_search_by_tag_looks_at_no_other_node(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(60):
         await add(directory, number, tags=[f"row={number % 6}", "site=lab"])
@@ -166,7 +166,7 @@ async def test_search_by_tag_looks_at_no_other_node(
 
 
 async def test_search_that_shows_little_lets_others_run_meanwhile(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet_looks, "LOOKS_MAX", 8)
     for number in range(40):
@@ -194,7 +194,7 @@ async def test_search_that_shows_little_lets_others_run_meanwhile(
 
 
 async def test_node_is_told_with_its_capabilities_limits_and_tools(
-    autojump_clock: MockClock, site: Site, node: ScriptedNode, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, node: ScriptedNode, directory: OwnersDirectory
 ) -> None:
     label(directory, SESSION, "pump-7", ["site=lab"])
     by_id, by_name = await look(site, "fleet_node", node=NODE_ID), await look(site, "fleet_node", node="pump-7")
@@ -222,7 +222,7 @@ async def test_node_is_told_with_its_capabilities_limits_and_tools(
     ]
 
 
-async def test_node_that_left_says_how(autojump_clock: MockClock, site: Site, directory: LocalDirectory) -> None:
+async def test_node_that_left_says_how(autojump_clock: MockClock, site: Site, directory: OwnersDirectory) -> None:
     node = await add(directory, 1)
     directory.went(node, 1, NodeClose.TIMEOUT, now().wall_ms)
     seen = await look(site, "fleet_node", node=node_id(1))
@@ -256,7 +256,7 @@ async def test_last_sample_is_told_with_its_age_to_whoever_may_have_metrics(
 
 
 async def test_sample_of_a_capability_that_the_agent_may_not_use_is_not_told(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory, nursery: trio.Nursery
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory, nursery: trio.Nursery
 ) -> None:
     node = await live_node(site.fleet, nursery, answers=False)
     attached = node.actor.attach(f"sys.{NODE_ID}.metrics.subscribe", 5000, Ear())
@@ -285,7 +285,7 @@ async def test_sample_of_a_capability_that_the_agent_may_not_use_is_not_told(
 
 
 async def test_only_nodes_with_a_tool_that_the_policy_allows_are_seen(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 1, capabilities=[ECHO_CAPABILITY])
     await add(directory, 2, capabilities=[METRICS_CAPABILITY, ECHO_CAPABILITY])
@@ -298,7 +298,7 @@ async def test_only_nodes_with_a_tool_that_the_policy_allows_are_seen(
 
 
 async def test_a_tool_scope_is_needed_and_shows_what_it_opens(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 1)
     nobody = principal("acme", Scope.DEVICE_CONNECT)
@@ -307,7 +307,7 @@ async def test_a_tool_scope_is_needed_and_shows_what_it_opens(
 
 
 async def test_policy_rate_and_audit_know_it_by_its_name(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 1)
     site.rule('tools = ["fleet_find", "**"]\nrates = [{ tools = ["fleet_find"], calls = 1, per = "1h" }]')
@@ -325,7 +325,7 @@ async def test_policy_rate_and_audit_know_it_by_its_name(
 
 
 async def test_it_costs_nothing_and_writes_nothing_unless_a_row_of_prices_concerns_it(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 1)
     site.rule('tools = ["**"]\nprice = 2\nbudget = 0')
@@ -340,7 +340,7 @@ async def test_it_costs_nothing_and_writes_nothing_unless_a_row_of_prices_concer
 
 
 async def test_personal_data_among_operators_words_is_withheld(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 1, tags=["phone=31612345678"], name="pump-1")
     await add(directory, 2, name="pump-2")

@@ -7,7 +7,7 @@ import pytest
 import structlog
 from trio.testing import MockClock
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.directory import OwnersDirectory
 from gateway.calls.answers import Reason, Refused
 from gateway.identity.tokens import Principal, Scope
 from schemas.errors import Code
@@ -23,7 +23,7 @@ LIVE, AWAY, NEVER, NOBODY = "live", "away", "never", "nobody"
 
 
 @pytest.fixture
-async def directory(site: Site, node: ScriptedNode) -> LocalDirectory:
+async def directory(site: Site, node: ScriptedNode) -> OwnersDirectory:
     """A node that is live, one that is away, one that never came."""
     directory = site.fleet.services.directory
     label(directory, SESSION, LIVE, ["site=lab"])
@@ -56,7 +56,7 @@ EVERY = [LIVE, AWAY, NEVER, NOBODY, NODE_ID, node_id(1), node_id(2), node_id(3)]
 
 
 async def test_without_the_scope_every_node_gets_the_denial_of_the_scope(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     who = replace(principal(), scopes=frozenset({Scope.REVERSIBLE}))
     answers = [await told(site, node, who=who) for node in EVERY]
@@ -65,7 +65,7 @@ async def test_without_the_scope_every_node_gets_the_denial_of_the_scope(
 
 
 async def test_policy_without_such_a_tool_denies_whichever_node_is_named(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     site.rule('tools = ["fleet_find", "sys.*.*.snapshot"]')
     with structlog.testing.capture_logs() as lines:
@@ -78,7 +78,7 @@ async def test_policy_without_such_a_tool_denies_whichever_node_is_named(
 
 @pytest.mark.parametrize("tool", ["system_echo_invoke", "fleet_node"])
 async def test_nodes_that_the_policy_does_not_select_are_unknown(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory, tool: str
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory, tool: str
 ) -> None:
     site.rule('tools = ["fleet_node", "sysecho.**"]\nnodes = ["tag:site=roof"]')
     answers = [await told(site, node, tool) for node in EVERY]
@@ -88,7 +88,7 @@ async def test_nodes_that_the_policy_does_not_select_are_unknown(
 
 @pytest.mark.parametrize("tool", ["system_echo_invoke", "fleet_node"])
 async def test_node_that_never_came_is_offline_only_to_whom_the_policy_could_give_a_tool_of_it(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory, tool: str
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory, tool: str
 ) -> None:
     for rule, code in (
         ('nodes = ["tag:site=lab"]', Code.NODE_OFFLINE),
@@ -102,14 +102,14 @@ async def test_node_that_never_came_is_offline_only_to_whom_the_policy_could_giv
 
 
 async def test_node_that_the_agent_knows_denies_another_of_its_tools_by_policy(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     site.rule(f'tools = ["sys.**", "sysecho.{node_id(3)}.**"]')
     assert (await told(site, LIVE)).reason is Reason.POLICY
 
 
 async def test_node_of_another_tenant_that_never_came_is_unknown_though_its_name_is_used_here(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     label(directory, NodeIdentity(node_id(4), "globex"), NEVER)
     for tool in ("system_echo_invoke", "fleet_node"):
@@ -120,7 +120,7 @@ async def test_node_of_another_tenant_that_never_came_is_unknown_though_its_name
 
 
 async def test_guesses_count_against_the_rates_of_such_tools(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     await add(directory, 5, name="no-echo", capabilities=[METRICS_CAPABILITY])
     site.rule('tools = ["**"]\n[[agents.rates]]\ntools = ["sysecho.**"]\ncalls = 3\nper = "1m"')
@@ -131,7 +131,7 @@ async def test_guesses_count_against_the_rates_of_such_tools(
 
 
 async def test_arguments_that_do_not_fit_are_no_guess(
-    autojump_clock: MockClock, site: Site, directory: LocalDirectory
+    autojump_clock: MockClock, site: Site, directory: OwnersDirectory
 ) -> None:
     site.rule('tools = ["**"]\n[[agents.rates]]\ntools = ["sysecho.**"]\ncalls = 1\nper = "1m"')
     for node in (LIVE, NOBODY, NEVER):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.log.memory_store import MemoryStore
 from actors.log.store import answered
 from actors.node.counts import NodeCounts

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from trio.testing import MockClock
 from ulid import ULID
 
-from actors.bus.directory import LocalDirectory
+from actors.bus.local_directory import LocalDirectory
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.log.memory_store import MemoryDisk, MemoryStore
 from actors.log.store import answered
