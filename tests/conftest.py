@@ -11,6 +11,9 @@ import pytest
 import trio
 
 from gateway.engine.server_run import ServerRun
+from tests.signals import let_children_hear
+
+let_children_hear()
 
 HAS_NATS = os.environ.get("NATS_TESTS") == "run"
 _ON_A_SERVER = {
