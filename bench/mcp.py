@@ -71,8 +71,9 @@ def serve_gateway(flags: list[str]) -> None:
     from mcp.server.context import HandlerResult
     from mcp.server.lowlevel.server import Server as McpServer
 
-    from gateway.main.server import running, until_signalled
+    from gateway.main.server import running
     from gateway.main.settings import from_environment
+    from gateway.main.signals import until_signalled
     from gateway.mcp.binding import Binding, Context
     from gateway.observe.log_output import log_to
 

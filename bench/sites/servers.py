@@ -152,8 +152,9 @@ def serve_ours(folder: Path) -> None:
     import structlog
     import trio
 
-    from gateway.main.server import running, until_signalled
+    from gateway.main.server import running
     from gateway.main.settings import load
+    from gateway.main.signals import until_signalled
 
     async def main() -> None:
         settings = {

@@ -34,8 +34,9 @@ from gateway.identity.node_lives import Wanted
 from gateway.identity.tokens import AnyScope, OperatorScope, Scope, TokenClass
 from gateway.main.data_folder import DataFolder, is_data_folder
 from gateway.main.public_base import is_loopback
-from gateway.main.server import Running, running, until_signalled
+from gateway.main.server import Running, running
 from gateway.main.settings import PREFIX, Settings, SettingsError, load
+from gateway.main.signals import until_signalled
 from gateway.observe.log_output import LogSettings, log_to
 from schemas.manifest import NodeIdentity
 

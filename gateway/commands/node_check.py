@@ -26,8 +26,8 @@ from gateway.commands.parsing import CommandError, Subparsers
 from gateway.kit.kit_listener import PATH, KitListener
 from gateway.kit.kit_node import NodeFolder, NodeProcess
 from gateway.kit.report import Tried, conforms, document, lines, place, summary
-from gateway.main.server import until_signalled
 from gateway.main.settings import SettingsError
+from gateway.main.signals import until_signalled
 from gateway.net.tls import server_context
 
 CHECK_S_MAX = 300.0  # for one check: a node that comes back late several times is still waited for

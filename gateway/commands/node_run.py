@@ -23,8 +23,8 @@ from actors.device.sampler import PsutilSampler
 from actors.device.websocket import WebSocketDialer
 from actors.supervision.crash_report import first_leaf
 from gateway.commands.parsing import CommandError, Subparsers, complain
-from gateway.main.server import until_signalled
-from gateway.main.settings import SettingsError, log_from_environment
+from gateway.main.settings_reading import SettingsError, log_from_environment
+from gateway.main.signals import until_signalled
 from gateway.observe.log_output import LogTargetError, log_to
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

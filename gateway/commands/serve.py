@@ -16,8 +16,9 @@ from gateway.commands.parsing import Subparsers, complain
 from gateway.commands.reach import person
 from gateway.doctor.finding import Finding, Severity
 from gateway.main.data_folder import makes_tokens
-from gateway.main.server import Running, running, until_signalled
+from gateway.main.server import Running, running
 from gateway.main.settings import Settings, SettingsError, from_environment
+from gateway.main.signals import until_signalled
 from gateway.main.start_check import start_findings
 from gateway.observe.log_output import LogTargetError, log_to
 

@@ -3,7 +3,6 @@
 import gc
 import os
 import resource
-import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -519,10 +518,3 @@ async def _listen_for_operators(door: Door, address: Address | UnixAddress) -> s
             f"cannot listen on {UNIX}{address.path} ({error.strerror or error}); choose another path with admin.listen"
         ) from error
     return f"{UNIX}{address.path}"
-
-
-async def until_signalled() -> None:
-    """Returns on Ctrl-C or SIGTERM."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for _ in signals:
-            return

@@ -29,12 +29,11 @@ few go by bare names too (`BARE`). A name that is not known is refused, with wha
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any
 
 import msgspec
 
@@ -49,7 +48,10 @@ from gateway.devices.listener import ListenerSettings
 from gateway.governance.settings import GovernanceSettings
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
-from gateway.main.command_variables import BEARERS, FOR_COMMANDS
+from gateway.main.command_variables import BEARERS
+from gateway.main.settings_reading import PREFIX as PREFIX
+from gateway.main.settings_reading import SettingsError as SettingsError
+from gateway.main.settings_reading import read
 from gateway.mcp.settings import McpSettings
 from gateway.net.addresses import Network
 from gateway.net.http1.settings import DoorLimits, DoorSettings
@@ -61,7 +63,6 @@ from gateway.projects.settings import ProjectsSettings
 from gateway.push.settings import PushSettings
 from gateway.spaces.settings import EchoSettings
 
-PREFIX = "HELIOGRAPH_"
 BARE = {
     "MCP_ENABLED": "mcp.enabled",
     "MCP_RELAX_ORIGIN": "mcp.relax_origin",
@@ -74,10 +75,6 @@ BARE = {
 """Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
 UNIX = "unix:"
-
-
-class SettingsError(Exception):
-    """A mistake in a file, a variable or a flag; the text says which and what to do."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -186,99 +183,11 @@ def _networks(section: str, texts: list[str]) -> tuple[Network, ...]:
 
 def load(file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
     """`flags` by dotted name, such as `http.listen`; those that are None were not given. Raises SettingsError."""
-    values: dict[str, Any] = {}
-    if file is not None:
-        try:
-            values = tomllib.loads(file.read_text())
-        except OSError as error:
-            raise SettingsError(f"cannot read {file}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{file} is not TOML: {error}") from error
-    for name, dotted in BARE.items():
-        if name in environment:
-            _put(values, dotted, _read(environment[name], _kind(dotted)))
-    for name, value in environment.items():
-        if name.startswith(PREFIX) and name not in FOR_COMMANDS and name not in BARE:
-            dotted = _dotted(name.removeprefix(PREFIX).lower())
-            _put(values, dotted, _read(value, _kind(dotted)))
-    for name, value in flags.items():
-        if value is not None:
-            _put(values, name, value)
-    _refuse_unknown(values, Settings)
-    try:
-        return msgspec.convert(values, Settings)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"a setting is wrong: {error}") from error
-
-
-def _refuse_unknown(values: Mapping[str, Any], settings: type, place: str = "") -> None:
-    """msgspec passes over what a dataclass does not have, and a mistyped limit would go unnoticed."""
-    known = get_type_hints(settings)
-    for name, value in values.items():
-        if name not in known:
-            raise SettingsError(f"a setting is wrong: there is no {place}{name}; there are {', '.join(sorted(known))}")
-        section = _section(known[name])
-        if isinstance(value, dict) and section is not None:
-            _refuse_unknown(value, section, f"{place}{name}.")
-
-
-def _dotted(name: str, settings: type = Settings) -> str:
-    """Of a variable's name, which has underscores between sections and within names."""
-    known = get_type_hints(settings)
-    first, _, rest = name.partition("_")
-    section = _section(known.get(first))
-    return f"{first}.{_dotted(rest, section)}" if name not in known and section is not None and rest else name
-
-
-def _kind(dotted: str) -> Any:
-    first, _, rest = dotted.partition(".")
-    place: Any = Settings
-    while rest:
-        place = _section(get_type_hints(place).get(first))
-        if place is None:
-            return Any
-        first, _, rest = rest.partition(".")
-    return get_type_hints(place).get(first, Any)
-
-
-def _section(kind: Any) -> type | None:
-    """What a setting is made of, if it is a section, one that may be absent too."""
-    made_of = [one for one in (get_args(kind) or (kind,)) if hasattr(one, "__annotations__")]
-    return made_of[0] if made_of else None
-
-
-def _read(text: str, kind: Any) -> Any:
-    """A variable's value as it would stand in the file; where that does not fit, as text or as a boolean's word."""
-    try:
-        value = tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
-        value = text
-    for candidate, strict in ((value, True), (text, kind is not bool)):
-        try:
-            return msgspec.convert(candidate, kind, strict=strict)
-        except msgspec.ValidationError:
-            continue
-    return value  # refused with all the others, by its name
-
-
-def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
-    *sections, name = dotted.split(".")
-    target: Any = values
-    for section in sections:
-        target = target.setdefault(section, {})
-        if not isinstance(target, dict):
-            raise SettingsError(f"{section} is a section, not a value")
-    target[name] = value
+    return read(Settings, file, environment, flags, BARE)
 
 
 def from_environment(file: Path | None, flags: Mapping[str, Any]) -> Settings:
     return load(file, os.environ, flags)
-
-
-def log_from_environment() -> LogSettings:
-    """For a node, which has no other settings of ours; what else is in the environment is not its business."""
-    mine = {name: value for name, value in os.environ.items() if name.startswith(f"{PREFIX}LOG_")}
-    return load(None, mine, {}).log
 
 
 def data_from_environment(flag: str | None) -> Path:
