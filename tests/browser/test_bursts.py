@@ -88,15 +88,17 @@ def test_messages_are_bounded_by_their_number_and_by_their_size(space: Space, an
         const frames = [], list = document.createElement("ul");
         window.requestAnimationFrame = (draw) => frames.push(draw);
         const log = new MessageLog(list, async ({ text }) => ({ text }));
-        const draw = async () => {
-            while (!frames.length) await new Promise((done) => setTimeout(done, 10));
-            const asked = frames.length;
-            await frames.pop()();
-            return asked;
+        let draws = 0;
+        new MutationObserver((records) => (draws += records.length)).observe(list, { childList: true });
+        const draw = async () => {  // the page may ask for frames of its own meanwhile
+            for (const had = list.lastChild; list.lastChild === had; await frames.shift()()) {
+                while (!frames.length) await new Promise((done) => setTimeout(done, 10));
+            }
         };
         const at = "2026-01-01T00:00:00Z", say = (text) => log.add({ uid: "u", at, text }, false);
         for (let number = 0; number < 2_000; number++) say(`m${number}`);
-        const one = await draw(), many = [list.children.length, list.lastChild.textContent.endsWith("m1999")];
+        await draw();
+        const one = draws, many = [list.children.length, list.lastChild.textContent.endsWith("m1999")];
         for (let number = 0; number < 100; number++) say("x".repeat(60_000));
         await draw();
         const large = [list.children.length, list.textContent.length <= 1_000_000];
