@@ -12,7 +12,7 @@ NODE_JS_READY := $(NODE_JS)/node_modules/.package-lock.json
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test engine conformance check format bench simulate screenshots lock clean
+.PHONY: help env demo test conformance check format bench simulate screenshots lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -37,9 +37,6 @@ $(AXE): tests/browser/package.json tests/browser/package-lock.json
 	@echo "installing axe-core, which looks over the console's pages ..."
 	@cd tests/browser && npm ci --no-progress --loglevel=error && touch node_modules/.package-lock.json \
 		|| echo "axe-core is not installed: accessibility will not be tested"
-
-engine: env  ## tests of the log on a real nats-server, which engine mode will run on
-	NATS_TESTS=run $(BIN)/python -m pytest tests/gateway/engine tests/actors/log
 
 conformance: env $(SUITE) $(CLIENTS_JS) $(CLIENTS_PYTHON) $(NODE_JS_READY)  ## the official MCP suite, both eras, real clients, and the node in JavaScript (needs npm and Chromium)
 	$(BIN)/python -m tests.conformance.run
