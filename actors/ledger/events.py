@@ -10,12 +10,18 @@ class _Event(msgspec.Struct, frozen=True, tag_field="event", forbid_unknown_fiel
     id: str  # of the reservation: `command_key`, or the id of a stream, a subscription, an upstream's call
 
 
-class Reserved(_Event, frozen=True, tag="reserved@1"):
+class Opened(_Event, frozen=True, tag="opened@1"):
+    """From here on one process writes this ledger, until the next such event. `id` is the process's. Only where
+    several processes share a log: a log of one process has none."""
+
+
+class Reserved(_Event, frozen=True, tag="reserved@1", omit_defaults=True):
     """The price of something that is about to happen is set aside."""
 
     tool: str
     micros: int
     window_ms: int | None = None  # when the period began that it counts for; None: the budget has no period
+    settle_by_ms: int | None = None  # not settled by then, it is charged; None: the process that made it sees to that
 
 
 class Charged(_Event, frozen=True, tag="charged@1"):
@@ -26,7 +32,7 @@ class Released(_Event, frozen=True, tag="released@1"):
     """It was never reached: the reservation is void."""
 
 
-Event = Reserved | Charged | Released
+Event = Opened | Reserved | Charged | Released
 
 encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Event)

@@ -10,12 +10,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from actors.ledger.events import Event, Reserved
+from actors.ledger.events import Event, Reserved, decode
 from actors.ledger.rules import Budget, Exceeded, LedgerState, Spent, counted, evolve, exceeded_by
+from actors.log.store import Loaded
 
 PREFIX = "ledger/"
 _state_encoder = msgspec.json.Encoder()
 _state_decoder = msgspec.json.Decoder(LedgerState)
+
+
+class UnreadableLedgerError(Exception):
+    """The log holds a ledger that this version cannot read: written by a newer one, or damaged. That agent's trouble,
+    and nobody else's."""
 
 
 class Agent(NamedTuple):
@@ -68,13 +74,15 @@ class Ledger:
         )
         return Spent(counted(self.state, self._held_micros, budget, now_ms), reserved_micros)
 
-    def hold(self, key: str, tool: str, micros: int, budget: Budget, now_ms: int) -> Exceeded | None:
+    def hold(
+        self, key: str, tool: str, micros: int, budget: Budget, now_ms: int, settle_by_ms: int | None = None
+    ) -> Exceeded | None:
         exceeded = self.exceeded_by(micros, budget, now_ms)
         if exceeded is None:
             if key in self.holds:
                 self.drop(key)
             window_ms = budget.window_ms(now_ms)
-            self.holds[key] = Reserved(now_ms, key, tool, micros, window_ms)
+            self.holds[key] = Reserved(now_ms, key, tool, micros, window_ms, settle_by_ms)
             self._held_micros[window_ms] = self._held_micros.get(window_ms, 0) + micros
         return exceeded
 
@@ -110,3 +118,15 @@ encode_state = _state_encoder.encode
 
 def decode_state(data: bytes) -> LedgerState:
     return _state_decoder.decode(data)
+
+
+def restored(agent: Agent, loaded: Loaded) -> Ledger:
+    """As the log has it. Raises UnreadableLedgerError."""
+    try:
+        snapshot_version = 0 if loaded.snapshot is None else loaded.snapshot.version
+        state = LedgerState() if loaded.snapshot is None else decode_state(loaded.snapshot.data)
+        for recorded in loaded.events:
+            evolve(state, decode(recorded.data))
+    except msgspec.MsgspecError as error:
+        raise UnreadableLedgerError(type(error).__name__) from None  # the bytes name people and tools
+    return Ledger(agent, state, snapshot_version)

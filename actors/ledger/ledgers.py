@@ -14,20 +14,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-import msgspec
 import structlog
 import trio
 
-from actors.ledger.events import Charged, Event, Released, Reserved, decode, encode
-from actors.ledger.ledger import PREFIX, Ledger, agent_of, decode_state, encode_state
+from actors.ledger.events import Charged, Event, Released, Reserved, encode
+from actors.ledger.ledger import PREFIX, Ledger, agent_of, encode_state, restored
 from actors.ledger.ledger import Agent as Agent
+from actors.ledger.ledger import UnreadableLedgerError as UnreadableLedgerError
 from actors.ledger.ledger import command_key as command_key
-from actors.ledger.rules import Budget, Exceeded, LedgerState, evolve
+from actors.ledger.rules import Budget, Exceeded, evolve
 from actors.log.store import (
     AppendAnswer,
     Appended,
     AppendRefused,
-    Loaded,
     LogStore,
     OpenItem,
     Part,
@@ -45,11 +44,6 @@ SNAPSHOT_EVERY_EVENTS = 256
 
 Entry: TypeAlias = tuple[Ledger, Event]
 """What happens to one agent's money."""
-
-
-class UnreadableLedgerError(Exception):
-    """The log holds a ledger that this version cannot read: written by a newer one, or damaged. That agent's trouble,
-    and nobody else's."""
 
 
 class LedgerStore(LogStore, Protocol):
@@ -124,7 +118,7 @@ class Ledgers:
         agent = Agent(tenant, sub)
         ledger = self._loaded.get(agent)
         if ledger is None:
-            read = _restored(agent, await self._store.load(agent.stream))
+            read = restored(agent, await self._store.load(agent.stream))
             # Another task may have loaded it meanwhile, and may have holds in it already: that one counts.
             ledger = self._loaded.setdefault(agent, read)
             self._make_room(ledger)
@@ -310,17 +304,6 @@ class Ledgers:
 
         part = Part(ledger.stream, state.version, now_ms, snapshot=encode_state(state))
         ledger.is_snapshotting = self._store.submit((part,), then) is None
-
-
-def _restored(agent: Agent, loaded: Loaded) -> Ledger:
-    try:
-        snapshot_version = 0 if loaded.snapshot is None else loaded.snapshot.version
-        state = LedgerState() if loaded.snapshot is None else decode_state(loaded.snapshot.data)
-        for recorded in loaded.events:
-            evolve(state, decode(recorded.data))
-    except msgspec.MsgspecError as error:
-        raise UnreadableLedgerError(type(error).__name__) from None  # the bytes name people and tools
-    return Ledger(agent, state, snapshot_version)
 
 
 def _reserving(entries: Sequence[Entry], key: str) -> Ledger | None:

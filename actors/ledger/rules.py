@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from actors.ledger.events import Event, Released, Reserved
+from actors.ledger.events import Event, Opened, Released, Reserved
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -54,6 +54,7 @@ class LedgerState:
     window_ms: int | None = None  # the newest period that anything was reserved in
     window_used_micros: int = 0
     open: dict[str, Reserved] = field(default_factory=dict)
+    owner: str | None = None  # the process that writes it, where there are several
 
     def used(self, window_ms: int | None) -> int:
         """What counts against a budget in this period."""
@@ -72,6 +73,9 @@ def evolve(state: LedgerState, event: Event) -> Reserved | None:
                 state.window_ms, state.window_used_micros = event.window_ms, 0
             state.window_used_micros += event.micros
         state.open[event.id] = event
+        return None
+    if type(event) is Opened:
+        state.owner = event.id
         return None
     reserved = state.open.pop(event.id, None)
     if reserved is None:  # in logs of an earlier form, a command's reservation has its `msg_id` alone
