@@ -2,6 +2,8 @@
 
 import msgspec
 
+from actors.engine.settings import DEFAULT_PRESENCE, PresenceSettings
+
 
 class EngineSettings(msgspec.Struct, frozen=True):
     """Each bound with what happens when it is reached."""
@@ -20,6 +22,7 @@ class EngineSettings(msgspec.Struct, frozen=True):
     batch_bytes_max: int = 8 * 1024 * 1024  # of a batch; the rest wait for the next
     tombstone_s: float = 86_400.0  # for which a forgotten stream keeps its place; then it has none
     compact_streams_at_once: int = 32  # read at the same time; the others wait
+    presence: PresenceSettings = DEFAULT_PRESENCE  # who is where: heartbeats, and what follows from their absence
 
 
 DEFAULT_ENGINE = EngineSettings()
