@@ -12,7 +12,7 @@ NODE_JS_READY := $(NODE_JS)/node_modules/.package-lock.json
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench simulate screenshots lock clean
+.PHONY: help env demo test conformance check format bench simulate screenshots package wheels lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -97,11 +97,20 @@ simulate: env  ## simulate fleets under faults, HOURS=1 by default
 screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
 	$(BIN)/python -m tests.browser.screenshots
 
+package: env  ## build the wheel and the sdist into dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+
+wheels: env  ## for which Pythons and processors all locked dependencies have wheels (minutes; asks the index)
+	$(BIN)/python -m tests.packaging.wheels
+
 lock: env  ## resolve the newest versions into the lock files
 	$(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/python -m pip install --quiet uv
 	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o requirements.lock
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra gateway --constraints requirements.lock --python-version 3.11 --universal --upgrade \
+		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o requirements-gateway.lock
 	$(VENV)/lock/bin/uv pip compile $(CLIENTS)/requirements.in --python-version 3.11 --universal --upgrade \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o $(CLIENTS)/requirements.lock
 

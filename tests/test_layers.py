@@ -1,8 +1,11 @@
 """The shape of the code base: who may import whom."""
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -70,4 +73,18 @@ def test_embedded_mode_needs_nothing_of_the_engine(path: Path) -> None:
 
 def test_starting_embedded_mode_imports_no_client_of_nats() -> None:
     code = "import sys, gateway.commands.cli, gateway.main.server; sys.exit('nats' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_being_a_node_imports_no_package_of_a_gateway() -> None:
+    """What only `heliograph[gateway]` has cannot be imported here; tests/packaging has the install itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    of_node, of_gateway = (
+        {re.split(r"[^\w.-]", requirement)[0] for requirement in requirements}
+        for requirements in (project["dependencies"], project["optional-dependencies"]["gateway"])
+    )
+    installed = packages_distributions().items()
+    blocked = [module for module, names in installed if {name.lower() for name in names} & (of_gateway - of_node)]
+    assert {"quart", "mcp", "jwt", "websockets"} <= set(blocked)
+    code = f"import sys; sys.modules.update(dict.fromkeys({blocked!r})); import gateway.commands.node_run"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

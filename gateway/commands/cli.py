@@ -1,12 +1,12 @@
 """The `heliograph` command."""
 
 import argparse
-import importlib
 import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from gateway.commands.extras import add_command, needed
 from gateway.commands.parsing import CommandError, complain
 
 COMMANDS = (
@@ -25,6 +25,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     except CommandError as error:
         return complain(str(error))
+    except ModuleNotFoundError as missing:  # of a module that is imported only where it is used
+        return complain(str(needed(missing)))
     except BrokenPipeError:  # the reader (head, less) has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -44,7 +46,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     # A command that is named is the only one to be imported: the others' modules take longer than most commands do.
     for name in argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS:
-        importlib.import_module(f"gateway.commands.{name}").add(commands)
+        add_command(commands, name, [name])
     return parser
 
 
