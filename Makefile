@@ -9,10 +9,11 @@ CLIENTS_JS := $(CLIENTS)/node_modules/.package-lock.json
 CLIENTS_PYTHON := $(CLIENTS)/.venv/.ready
 NODE_JS := docs/examples/node-js
 NODE_JS_READY := $(NODE_JS)/node_modules/.package-lock.json
+LINTERS := $(VENV)/linters/.ready
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench simulate screenshots package wheels lock clean
+.PHONY: help env demo test conformance check format bench simulate screenshots package deployment wheels lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -101,6 +102,17 @@ package: env  ## build the wheel and the sdist into dist
 	rm -rf dist
 	$(BIN)/python -m hatchling build --directory dist
 
+deployment: env $(LINTERS)  ## have linters look at the container, the units and the manifest
+	$(VENV)/linters/bin/hadolint Containerfile
+	$(VENV)/linters/bin/kubernetes-validate --strict deploy/kubernetes/heliograph.yaml
+	@if command -v systemd-analyze >/dev/null; then systemd-analyze security --offline=yes --no-pager --threshold=20 deploy/systemd/*.service; \
+		else echo "systemd is not installed: the units are not looked at"; fi
+
+$(LINTERS): tests/packaging/linters.lock
+	$(PYTHON) -m venv --clear $(VENV)/linters
+	$(VENV)/linters/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/packaging/linters.lock
+	@touch $(LINTERS)
+
 wheels: env  ## for which Pythons and processors all locked dependencies have wheels (minutes; asks the index)
 	$(BIN)/python -m tests.packaging.wheels
 
@@ -113,6 +125,8 @@ lock: env  ## resolve the newest versions into the lock files
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o requirements-gateway.lock
 	$(VENV)/lock/bin/uv pip compile $(CLIENTS)/requirements.in --python-version 3.11 --universal --upgrade \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o $(CLIENTS)/requirements.lock
+	$(VENV)/lock/bin/uv pip compile tests/packaging/linters.in --python-version 3.11 --universal --upgrade \
+		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o tests/packaging/linters.lock
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info tests/conformance/node_modules \

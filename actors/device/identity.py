@@ -95,7 +95,7 @@ def hw_fingerprint(machine_id: str | None, mac_primary: str | None) -> dict[str,
     sources = {"machine_id": machine_id, "mac_primary": mac_primary}
     known = {name: value for name, value in sources.items() if value}
     if not known:
-        raise IdentityError("this machine has neither a machine id nor a network card to be known by")
+        raise IdentityError("this machine has neither a network card nor a machine id: write one to /etc/machine-id")
     return {"algo": "blake3-256", "value": digest(known), "sources": list(known)}
 
 

@@ -18,7 +18,7 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit codes: 0 done, 1 the answer is no or the gateway had to stop, 2 the command was used wrongly."""
-    arguments = _parser(sys.argv[1:] if argv is None else argv).parse_args(argv)
+    arguments = parser_for(sys.argv[1:] if argv is None else argv).parse_args(argv)
     try:
         code: int = arguments.run(arguments)
         if sys.stdout is not None:  # else it was closed before we began, and nobody wants to read
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+def parser_for(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="heliograph", description="The gateway through which AI agents reach live devices."
     )

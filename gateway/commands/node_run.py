@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
         )
     except Exception as crash:
         error = first_leaf(crash)
-        if isinstance(error, (JournalFailedError, ValueError, CommandError)):
+        if isinstance(error, (JournalFailedError, IdentityError, ValueError, CommandError)):
             return complain(str(error))
         raise
     finally:

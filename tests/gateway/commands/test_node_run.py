@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from actors.device.file_journal import FileJournal
-from actors.device.identity import DeviceIdentity
+from actors.device.identity import DeviceIdentity, hw_fingerprint
 from gateway.commands.cli import main
 from gateway.commands.node_run import be_a_node
 from tests.gateway.devices.site import open_site, token
@@ -105,3 +105,13 @@ def test_an_address_that_is_none_is_wrong_use(tmp_path: Path) -> None:
     done = run(str(tmp_path), "--gateway", "http://127.0.0.1/")
     assert done.returncode == 2
     assert "ws://" in done.stderr
+
+
+def test_a_machine_that_cannot_be_known_is_told_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    DeviceIdentity(NODE_KEY, LEAF, token()).save(tmp_path)
+    monkeypatch.setattr("gateway.commands.node_run.log_to", lambda _: None)
+    monkeypatch.setattr("gateway.commands.node_run.this_machine", lambda: hw_fingerprint(None, None))
+    assert main(["node", "run", str(tmp_path), "--gateway", "ws://127.0.0.1:1/devices/connect"]) == 2
+    assert "/etc/machine-id" in capsys.readouterr().err

@@ -1,0 +1,208 @@
+"""What runs a gateway elsewhere says what is true: commands and options exist, settings load, ports and paths agree.
+
+`make deployment` has linters look at the same files.
+"""
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.commands.cli import parser_for
+from gateway.main.settings import Settings, load
+from gateway.main.settings_reading import PREFIX
+
+ROOT = Path(__file__).parents[2]
+VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+IMAGE = f"heliograph:{VERSION}"
+CONTAINERFILE = re.sub(r"\\\n\s*", "", (ROOT / "Containerfile").read_text())
+UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
+PROBES = {"/healthz", "/readyz"}  # routes of docs/reference/access.md
+EXPOSURE_MAX = 2.0  # of ten, by systemd-analyze; it calls 2.0 and less OK
+
+
+def _line(word: str) -> str:
+    lines: list[str] = re.findall(rf"^{word} (.*)$", CONTAINERFILE, re.MULTILINE)
+    return lines[-1]
+
+
+def _array(word: str) -> list[str]:
+    found: list[str] = yaml.safe_load(_line(word).partition("[")[1] + _line(word).partition("[")[2])
+    return found
+
+
+def _parsed(argv: list[str]) -> argparse.Namespace:
+    """An option or a command that does not exist ends this with SystemExit."""
+    return parser_for(argv).parse_args(argv)
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+def _compose() -> Any:
+    return yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["gateway"]
+
+
+def _cluster() -> dict[str, Any]:
+    documents = yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "heliograph.yaml").read_text())
+    return {document["kind"]: document for document in documents}
+
+
+# ---- the container -------------------------------------------------------------------------------------------------
+
+
+def test_container_starts_a_gateway_on_the_ports_that_it_exposes() -> None:
+    assert _array("ENTRYPOINT") == ["heliograph"]
+    serve = _parsed(_array("CMD"))
+    assert [_port(serve.http), _port(serve.devices)] == [int(port) for port in _line("EXPOSE").split()]
+    (health,) = re.findall(r"http://127\.0\.0\.1:(\d+)(/\w+)", _line("HEALTHCHECK"))
+    assert health[0] == str(_port(serve.http))
+    assert health[1] in PROBES
+
+
+def test_health_check_of_the_container_is_python() -> None:
+    python, option, code = _array("HEALTHCHECK")
+    assert (python, option) == ("python3", "-c")
+    compile(code, "HEALTHCHECK", "exec")
+
+
+def test_container_is_built_of_files_that_are_there_and_sent_to_the_builder() -> None:
+    allowed = {line[1:] for line in (ROOT / ".containerignore").read_text().splitlines() if line.startswith("!")}
+    copied = [
+        name for line in re.findall(r"^COPY (?!--)(.*) \S+$", CONTAINERFILE, re.MULTILINE) for name in line.split()
+    ]
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert set(copied) == allowed
+    assert "--require-hashes --only-binary=:all: -r requirements-gateway.lock" in CONTAINERFILE
+
+
+def test_container_keeps_everything_in_its_volume() -> None:
+    (data,) = re.findall(r"HELIOGRAPH_DATA=(\S+)", _line("ENV"))
+    assert data == _line("VOLUME") == _line("WORKDIR")
+    assert f"-m 0700 {data}" in _line("RUN")
+
+
+def test_user_of_the_container_is_the_same_everywhere_and_not_root() -> None:
+    user = _line("USER")
+    uid, gid = user.split(":")
+    assert 0 not in (int(uid), int(gid))
+    assert f"--gid {gid} " in _line("RUN")
+    assert f"--uid {uid} " in _line("RUN")
+    assert _compose()["user"] == user
+    pod = _cluster()["StatefulSet"]["spec"]["template"]["spec"]["securityContext"]
+    assert (pod["runAsNonRoot"], pod["runAsUser"], pod["runAsGroup"], pod["fsGroup"]) == (
+        True,
+        int(uid),
+        int(gid),
+        int(gid),
+    )
+
+
+# ---- compose -------------------------------------------------------------------------------------------------------
+
+
+def test_compose_runs_the_image_with_a_root_that_is_read_only() -> None:
+    gateway = _compose()
+    assert gateway["image"] == IMAGE
+    assert gateway["build"]["dockerfile"] == "Containerfile"
+    assert gateway["read_only"] is True
+    assert gateway["cap_drop"] == ["ALL"]
+    assert gateway["security_opt"] == ["no-new-privileges:true"]
+    assert [mount.split(":")[1] for mount in gateway["volumes"]] == [_line("VOLUME")]
+
+
+def test_compose_publishes_the_ports_of_its_command_on_this_machine_alone() -> None:
+    gateway = _compose()
+    serve = _parsed(gateway["command"])
+    ports = [_port(serve.http), _port(serve.devices)]
+    assert gateway["ports"] == [f"127.0.0.1:{port}:{port}" for port in ports]
+
+
+def test_variables_of_compose_are_settings() -> None:
+    variables: dict[str, str] = _compose()["environment"]
+    assert all(name.startswith(PREFIX) for name in variables)
+    assert isinstance(load(None, variables, {}), Settings)
+
+
+# ---- systemd -------------------------------------------------------------------------------------------------------
+
+
+def _unit(path: Path) -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)=(.*)$", path.read_text(), re.MULTILINE))
+
+
+def test_units_run_commands_that_exist() -> None:
+    gateway, node = (
+        _unit(ROOT / "deploy" / "systemd" / f"{name}.service") for name in ("heliograph", "heliograph-node")
+    )
+    program, *arguments = shlex.split(gateway["ExecStart"])
+    serve = _parsed(arguments)
+    assert program.endswith("/bin/heliograph")
+    assert serve.data == f"/var/lib/{gateway['StateDirectory']}"
+    assert gateway["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    program, *arguments = shlex.split(node["ExecStart"])
+    run = _parsed(arguments)
+    assert run.folder.parent == Path(f"/var/lib/{node['StateDirectory']}")
+    assert run.gateway == "${GATEWAY}"
+    assert "AF_NETLINK" in node["RestrictAddressFamilies"], "getifaddrs asks the kernel over it"
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_unit_is_not_root_and_not_restarted_for_wrong_use(unit: Path) -> None:
+    said = _unit(unit)
+    assert said["User"] == said["Group"] == said["StateDirectory"] == unit.stem
+    assert said["RestartPreventExitStatus"] == "2"
+    page = (ROOT / "docs" / "how-to" / "run-with-systemd.md").read_text()
+    assert f"--system --user-group --no-create-home --shell /usr/sbin/nologin {said['User']}\n" in page
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_unit_is_hardened(unit: Path) -> None:
+    command = ["systemd-analyze", "security", "--offline=yes", "--no-pager", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    (exposure,) = re.findall(r"Overall exposure level for \S+: ([\d.]+)", done.stdout)
+    assert float(exposure) <= EXPOSURE_MAX
+
+
+# ---- Kubernetes ----------------------------------------------------------------------------------------------------
+
+
+def test_settings_of_the_cluster_load_and_agree_with_its_ports(tmp_path: Path) -> None:
+    cluster = _cluster()
+    ((name, text),) = cluster["ConfigMap"]["data"].items()
+    (tmp_path / name).write_text(text)
+    settings = load(tmp_path / name, {}, {})
+    pod = cluster["StatefulSet"]["spec"]["template"]["spec"]
+    (gateway,) = pod["containers"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in gateway["volumeMounts"]}
+    assert str(_parsed(gateway["args"]).config) == f"{mounts['settings']}/{name}"
+    assert str(settings.data) == mounts["data"] == _line("VOLUME")
+    ports = {port["name"]: port["containerPort"] for port in gateway["ports"]}
+    assert ports == {"http": _port(settings.http.listen), "devices": _port(settings.devices.listen)}
+    assert {port["targetPort"]: port["port"] for port in cluster["Service"]["spec"]["ports"]} == ports
+
+
+def test_pod_is_restricted_and_probed() -> None:
+    spec = _cluster()["StatefulSet"]["spec"]
+    (gateway,) = spec["template"]["spec"]["containers"]
+    assert spec["replicas"] == 1
+    assert gateway["image"] == IMAGE
+    assert gateway["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    probes = {name: gateway[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert {probe["path"] for probe in probes.values()} == PROBES
+    assert {probe["port"] for probe in probes.values()} == {"http"}
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    assert _cluster()["Service"]["spec"]["selector"] == spec["selector"]["matchLabels"]
