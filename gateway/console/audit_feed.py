@@ -166,7 +166,10 @@ class AuditFeeds:
         newest, through = self._store.last_number, followed.through
         if newest == through:
             return
-        lines, skipped = await self._store.look(partial(_news, followed.query, through, newest))
+        try:
+            lines, skipped = await self._store.look(partial(_news, followed.query, through, newest))
+        except OSError:  # the disk, or no more files may be open: these lines are looked for again, a second later
+            return
         followed.through = newest
         if lines or through is None:
             followed.tell(lines, skipped=skipped)
