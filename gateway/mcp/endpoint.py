@@ -16,6 +16,7 @@ from gateway.main.session_kind import SessionKind
 from gateway.mcp.binding import Binding
 from gateway.mcp.kinds import KindEndpoint
 from gateway.mcp.lane import Lane, LaneFault, Transport
+from gateway.mcp.operations import view_operations
 from gateway.mcp.origins import EXPOSED, answer_preflight, security
 from gateway.mcp.request_log import logged, note
 from gateway.mcp.sessions import Sessions
@@ -80,7 +81,8 @@ class McpEndpoint:
     @property
     def feature(self) -> Feature:
         routes = {self.view.path: (ANY, self.handle), self.view.metadata_path: (ANY, self.metadata)}
-        return Feature(routes, self.start, self.revoke)
+        operations = view_operations(self.view.path, self.view.metadata_path)
+        return Feature(routes, operations, self.start, self.revoke)
 
     def start(self, supervisor: Supervisor) -> None:
         self._lane.start(supervisor)
