@@ -27,6 +27,7 @@ Json: TypeAlias = dict[str, Any]
 _COMPONENTS = "#/components/schemas/"
 _ANY = {"type": "string"}
 _COOKIE = "cookie"
+_BINDS = "Binds a passkey ceremony to its browser. Only the gateway's own pages have it."
 SCHEMES: Mapping[str, Json] = {
     "agent": {"type": "http", "scheme": "bearer", "description": "A token of class `agent_runtime`."},
     "operator": {"type": "http", "scheme": "bearer", "description": "A token of class `operator`, with these scopes."},
@@ -38,12 +39,19 @@ SCHEMES: Mapping[str, Json] = {
     },
     "claim": {"type": "http", "scheme": "bearer", "description": "The claim that the space's creator was told."},
     "project": {"type": "http", "scheme": "bearer", "description": "The bearer of the project API."},
-    "session": {"type": "apiKey", "in": _COOKIE, "name": "__Host-console", "description": "A session of the console."},
-    "browser": {
+    "session": {
         "type": "apiKey",
         "in": _COOKIE,
-        "name": "__Host-browser",
-        "description": "A cookie that binds a passkey ceremony to its browser; only the gateway's own pages have it.",
+        "name": "__Host-heliograph_console",
+        "description": "A session of the console.",
+    },
+    **{
+        scheme: {"type": "apiKey", "in": _COOKIE, "name": name, "description": _BINDS}
+        for scheme, name in {
+            "passkey_of_space": "__Host-echo_passkey",
+            "passkey_of_join": "__Host-join",
+            "passkey_of_sign_in": "__Host-oauth",
+        }.items()
     },
 }
 _HEADERS: Mapping[int, Mapping[str, str]] = {
@@ -107,7 +115,9 @@ class _Document:
         answers = {str(status): self._answer(answer) for status, answer in operation.answers.items()}
         refusals = {
             str(status): self._refusal(operation.form, status)
-            for status in sorted({*operation.form.always, *operation.refuses} - operation.answers.keys())
+            for status in sorted(
+                {*operation.form.always, *operation.refuses, *_of_names(path)} - operation.answers.keys()
+            )
         }
         body = {
             media_type: {} if schema is None else {"schema": self.components.of(schema)}
@@ -156,13 +166,18 @@ class _Document:
                 if words
                 else f"{HTTPStatus(status).phrase}.",
                 "headers": {key: {"description": text, "schema": _ANY} for key, text in headers.items()},
-                "content": {JSON: {"schema": schema}, **({"text/html": {}} if form.is_page else {})},
+                "content": {JSON: {"schema": schema}, **{kind: {} for kind in form.also}},
             }
         return {"$ref": f"#/components/responses/{name}"}
 
 
 def _parameter(place: str, name: str, schema: Json) -> Json:
     return {"name": name, "in": place, "required": place == "path", "schema": schema}
+
+
+def _of_names(path: str) -> list[int]:
+    """A slash in a name's place, percent-encoded, is no route's."""
+    return [404] if names_in(path) else []
 
 
 def _operation_id(method: str, path: str) -> str:

@@ -19,7 +19,6 @@ from gateway.net.exchange import Exchange
 from gateway.net.operation import JSON, Answer, Operation, Operations, check
 from gateway.net.router import ANY, Routes
 
-PATH = "/openapi.json"
 PUBLIC = "The public address, `http.listen`."
 OPERATORS = "The operators' address, `admin.listen`."
 BOTH = "The public address, `http.listen`, which serves operators too: `admin.listen` is not set."
@@ -34,9 +33,9 @@ class OpenApiRoute:
     def __init__(self, server: str) -> None:
         self._server = server
         self._parts: Sequence[Operations] = ()
-        self.routes: Routes = {PATH: (ANY, self._serve)}
+        self.routes: Routes = {"/openapi.json": (ANY, self._serve)}
         self.operations: Operations = {
-            f"GET {PATH}": Operation(
+            "GET /openapi.json": Operation(
                 summary="Read this document.",
                 tag="Gateway",
                 form=DEVICE,

@@ -8,8 +8,8 @@ from gateway.net.error_forms import DEVICE, ECHO
 from gateway.net.operation import JSON, Answer, Credential, ErrorForm, Operation, Operations
 
 _EVENTS = "text/event-stream"
-# An envelope, an object of echo's, or an error of JSON-RPC: which one depends on who says it, and to whom.
-_ERRORS = ErrorForm("McpError", {"type": "object"}, {}, always=(400, 408, 413, 431, 503))
+# An envelope, an object of echo's, an error of JSON-RPC, or a line of text: it depends on who says it, and to whom.
+_ERRORS = ErrorForm("McpError", {"type": "object"}, {}, always=(400, 408, 413, 431, 503), also=("*/*",))
 _CREDENTIALS = (Credential("agent"), Credential("room"), Credential("project"))
 _mcp = partial(
     Operation,

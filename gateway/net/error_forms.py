@@ -35,4 +35,4 @@ ECHO = ErrorForm(
     # What the door says, in echo's words, and too much from one address.
     always=sorted({ERROR_OF_STATUS[status].status for status in (400, 408, 413, 431, 503)} | {429}),
 )
-PAGE = replace(ECHO, name="EchoErrorOrPage", is_page=True)
+PAGE = replace(ECHO, name="EchoErrorOrPage", also=("text/html",))

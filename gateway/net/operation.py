@@ -37,7 +37,7 @@ class ErrorForm:
     words: Mapping[int, Sequence[str]]  # those that there are, by status: a closed set
     always: Sequence[int]  # what any of its routes may be answered with, by the door too
     member: str = "error"  # of the body, that has the word
-    is_page: bool = False  # or a page, for a browser
+    also: Sequence[str] = ()  # media types of what says it otherwise, as a page does for a browser
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ ROOM: Operations = {
     f"POST {_ROOM}/iam/members": _iam(
         summary="Become a member, or make another passkey. For the gateway's own pages.",
         body={JSON: RegistrationWish},
-        credentials=(Credential("browser"),),
+        credentials=(Credential("passkey_of_space"),),
         answers={201: Answer("Signed in.", MemberTokens)},
         refuses=(401, 403, 404, 409),
     ),
@@ -227,7 +227,7 @@ ROOM: Operations = {
     f"POST {_ROOM}/iam/login": _iam(
         summary="Sign in with a passkey. For the gateway's own pages.",
         body={JSON: LoginWish},
-        credentials=(Credential("browser"),),
+        credentials=(Credential("passkey_of_space"),),
         answers={200: Answer("Signed in.", MemberTokens)},
         refuses=(401, 403, 404),
     ),

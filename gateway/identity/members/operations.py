@@ -42,7 +42,7 @@ JOINING: Operations = {
     ),
     f"POST {JOIN}": _join(
         summary="Become a member. For the gateway's own page.",
-        credentials=(Credential("browser"),),
+        credentials=(Credential("passkey_of_join"),),
         body={JSON: JoinWish},
         answers={201: Answer("Who that is now.", JoinedMember)},
         refuses=(401, 403, 415),

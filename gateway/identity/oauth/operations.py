@@ -110,7 +110,7 @@ _PAGE_ERRORS = ErrorForm(
         ]
     ),
     always=(400, 408, 413, 429, 431, 503),
-    is_page=True,
+    also=("text/html",),
 )
 _oauth = partial(Operation, tag="OAuth", form=OAUTH_ERRORS)
 
@@ -138,7 +138,7 @@ OAUTH: Operations = {
     f"POST {AUTHORIZE}": _oauth(
         summary="Consent. For the gateway's own page.",
         form=_PAGE_ERRORS,
-        credentials=(Credential("browser"),),
+        credentials=(Credential("passkey_of_sign_in"),),
         body={JSON: AuthorizePost},
         answers={200: Answer("Where to go on.", Consented)},
         refuses=(401, 403, 404, 415),
