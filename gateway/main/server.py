@@ -41,10 +41,7 @@ from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
 from gateway.calls.upstreams.calls import UpstreamCalls
 from gateway.calls.upstreams.upstreams import Upstreams
-from gateway.console.data import ConsoleData, Shown
 from gateway.console.opening import Console
-from gateway.console.try_tool import TryTool
-from gateway.console.world_pages import SpacesShown
 from gateway.devices.device_side import DeviceSide
 from gateway.devices.listener import PATH
 from gateway.governance.governor import Governor
@@ -56,7 +53,7 @@ from gateway.identity.revocations import FolderRevocations
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
-from gateway.main.console_side import ConsoleOrigin, console_origin
+from gateway.main.console_side import ConsoleOrigin, console_origin, console_side
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.echo_side import echo_side
 from gateway.main.feature import Feature
@@ -336,38 +333,27 @@ async def running(
             admin_spaces = None
             if spaces is not None and rooms is not None:
                 admin_spaces = AdminSpaces(actions, spaces, rooms)
-            shown = ConsoleData(
-                Shown(
-                    directory=directory,
-                    register=devices.register,
-                    nodes=devices.fleet,
-                    streams=streams,
-                    store=store,
-                    leafs_of=certificates.leafs_of,
-                    audit=kept_audit,
-                    governor=governor,
-                    ledgers=ledgers,
-                    policy=policy,
-                    upstreams=upstreams,
-                    spaces=None
-                    if admin_spaces is None or spaces is None
-                    else SpacesShown(settings.echo, spaces.__len__, admin_spaces.page),
-                    settings=settings.console,
-                    now=now_here,
-                )
-            )
-            console = Console(
+            console = console_side(
                 console_at,
-                settings.console,
+                settings,
+                folder,
+                store,
+                devices,
+                streams,
+                calls,
+                policy,
+                governor,
+                upstreams,
+                kept_audit,
+                audit,
+                spaces,
+                admin_spaces,
                 operator_passkeys,
                 ceremonies,
                 is_of_a_member,
-                folder.verifier,
-                audit,
-                [*shown.calls, TryTool(directory, calls).call],
                 act,
-                now_here,
                 new_id,
+                now_here,
             )
             blobs = None if echo.static is None else echo.static.blobs
             backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs)
@@ -375,7 +361,7 @@ async def running(
                 AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
-                AdminConsole(actions, operators, console).routes,
+                AdminConsole(actions, operators, console.console).routes,
             ]
             if kept_audit is not None:
                 more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
@@ -383,12 +369,11 @@ async def running(
                 more.append(admin_spaces.routes)
             revocations = FolderRevocations(folder, revoke)
             admin_api = Admin(operators, folder, store, ledgers, audit, revocations, new_id, now_here, *more)
-            admin_routes = {**admin_api.routes, **console.routes}
+            admin_routes = {**admin_api.routes, **console.console.routes}
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
-                Feature(start=console.start, revoke=console.revoke),
-                Feature(start=shown.start),
+                *console.features,
                 *(() if kept_audit is None else (Feature(start=kept_audit.start),)),
                 subscribe.feature,
                 *(mcp_features if settings.mcp.enabled else [disabled_feature()]),
@@ -485,7 +470,7 @@ async def running(
                 members,
                 reload,
                 echo.projects,
-                console,
+                console.console,
             )
             note.write(where.http, where.device_address, where.admin, policy.path, settings.http.tls_certificate)
             try:
