@@ -29,7 +29,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from gateway.engine.credentials import Nkey
-from gateway.engine.link import NO_HEADERS, LinkState, Message, NoAnswer
+from gateway.engine.link import INTERIM, NO_HEADERS, LinkState, Meanwhile, Message, NoAnswer
 
 _new_event_loop: Callable[[], asyncio.AbstractEventLoop]
 try:
@@ -83,6 +83,7 @@ class Ask:
     timeout_s: float
     then: Callable[[Any], None]
     count_max: int | None = None
+    meanwhile: Meanwhile | None = None
     messages: list[Message] = field(default_factory=list)
     timer: asyncio.TimerHandle | None = None
     live: Subscription | None = None
@@ -402,6 +403,8 @@ class NatsThread:
         message = _message(msg)
         if message.status == _NO_RESPONDERS and not message.data and not ask.messages:
             self._give_up(token, NoAnswer.NO_RESPONDERS)
+        elif ask.meanwhile is not None and INTERIM in message.headers:
+            self._hand_over(ask.meanwhile, message)
         elif ask.count_max is None:
             self._give_up(token, message)
         else:
