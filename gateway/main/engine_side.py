@@ -35,9 +35,9 @@ from gateway.engine.nats_thread import ConnectionSettings
 from gateway.engine.objects import NotReadyError, Objects
 from gateway.engine.objects_rules import CONFIG, LIVE, MANIFESTS
 from gateway.engine.syncing import is_always_synced
-from gateway.main.data_folder import DataFolder
+from gateway.main.data_folder import Place
 from gateway.main.engine_settings import EngineSettings
-from gateway.main.settings import Settings, SettingsError
+from gateway.main.settings import UNIX, Address, Settings, SettingsError
 from schemas.closes import NodeClose
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -62,10 +62,7 @@ class EngineSide:
 
     @classmethod
     @asynccontextmanager
-    async def opened(
-        cls, settings: Settings, folder: DataFolder, now: Callable[[], Moment]
-    ) -> AsyncIterator["EngineSide"]:
-        del folder
+    async def opened(cls, settings: Settings, place: Place, now: Callable[[], Moment]) -> AsyncIterator["EngineSide"]:
         engine = settings.engine
         names = _names(engine.prefix)
         connection = _connection_settings(engine, "credentials")
@@ -83,7 +80,7 @@ class EngineSide:
             me = Me(
                 process=str(ULID()),
                 host=platform.node(),
-                address="",
+                address=_internal_address(engine, place),
                 wall_ms=lambda: now().wall_ms,
                 stamped_ms=live.stamped_ms,
             )
@@ -137,6 +134,14 @@ class EngineSide:
 
 def _keep(supervisor: Supervisor, name: str, run: Callable[[], object], kind: Kind, stage: Stage) -> None:
     supervisor.start(ChildSpec(name=name, run=run, kind=kind, stage=stage))  # type: ignore[arg-type]
+
+
+def _internal_address(engine: EngineSettings, place: Place) -> str:
+    """Where other processes hand over what is ours to answer: those of other machines need `internal_listen`."""
+    if engine.internal_listen is None:
+        return f"{UNIX}{place.socket}"
+    address = Address.parse(engine.internal_listen)
+    return f"{address.host}:{address.port + place.number}"
 
 
 def _names(prefix: str) -> Names:
