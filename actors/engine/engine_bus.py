@@ -16,11 +16,11 @@ from actors.engine import bus_messages as wire
 from actors.engine.bus_rules import is_elsewhere, is_worth_another_try
 from actors.engine.calls_elsewhere import CallsElsewhere
 from actors.engine.calls_for_others import CallsForOthers
-from actors.engine.feeds_elsewhere import FeedsElsewhere, NotThere
-from actors.engine.feeds_for_others import FeedsForOthers
 from actors.engine.local_nodes import LocalNodes
 from actors.engine.messages import Messages, NoReply
 from actors.engine.settings import DEFAULT_BUS, BusSettings
+from actors.engine.telemetry_elsewhere import NotThere, TelemetryElsewhere
+from actors.engine.telemetry_for_others import TelemetryForOthers
 from actors.ledger.rules import Exceeded
 from actors.node.moment import Moment
 from schemas.errors import Code
@@ -44,24 +44,29 @@ class EngineBus:
         self._messages = messages
         self._subjects = wire.Subjects(prefix, process)
         self._calls = CallsElsewhere(messages, process, prefix, now)
-        self._feeds = FeedsElsewhere(directory, messages, process, prefix, now, settings)
+        self._telemetry = TelemetryElsewhere(directory, messages, process, prefix, now, settings)
         self.calls_for_others = CallsForOthers(local, now, settings)
-        self.feeds_for_others = FeedsForOthers(local, messages, settings)
+        self.telemetry_for_others = TelemetryForOthers(local, messages, settings)
 
     async def run(self) -> None:
         """Serve other processes; until cancelled, or after `stop`, when their calls are answered."""
-        messages, subjects, calls, feeds = self._messages, self._subjects, self.calls_for_others, self.feeds_for_others
+        messages, subjects, calls, telemetry = (
+            self._messages,
+            self._subjects,
+            self.calls_for_others,
+            self.telemetry_for_others,
+        )
         ends = [
             messages.serve(subjects.call, calls.take),
             messages.listen(subjects.cancel, calls.cancel),
-            messages.serve(subjects.attach, feeds.take),
-            messages.listen(subjects.detach, feeds.detach),
-            messages.serve(subjects.ping, feeds.ping),
+            messages.serve(subjects.attach, telemetry.take),
+            messages.listen(subjects.detach, telemetry.detach),
+            messages.serve(subjects.ping, telemetry.ping),
         ]
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._feeds.run)
-                nursery.start_soon(feeds.run)
+                nursery.start_soon(self._telemetry.run)
+                nursery.start_soon(telemetry.run)
                 await calls.run()
                 nursery.cancel_scope.cancel()
         finally:
@@ -100,14 +105,14 @@ class EngineBus:
         return Failed(Code.NODE_OFFLINE)
 
     def last_frame(self, node_id: str) -> LastFrame | None:
-        return self._local.last_frame(node_id) or self._feeds.last_frame(node_id)
+        return self._local.last_frame(node_id) or self._telemetry.last_frame(node_id)
 
     async def attach(self, node_id: str, tool: str, interval_ms: int, listener: Listener) -> Attachment | Failed:
         record = self._directory.find(node_id)
         for _ in range(2):
             if record is None or not is_elsewhere(record):
                 return await self._local.attach(node_id, tool, interval_ms, listener)
-            attached = await self._feeds.attach(record, tool, interval_ms, listener)
+            attached = await self._telemetry.attach(record, tool, interval_ms, listener)
             if not isinstance(attached, NotThere):
                 return attached
             tried, record = record.epoch, self._directory.find(node_id)

@@ -21,7 +21,7 @@ from gateway.engine.server_run import ServerRun
 from gateway.engine.settings import EngineSettings
 from schemas.errors import Code
 from schemas.frames import Cmd, CmdCancel
-from tests.actors.engine.processes import (
+from tests.actors.engine.gateways import (
     Asked,
     MemoryEngine,
     Process,

@@ -59,16 +59,16 @@ class _Feed:
 class _Listening:
     """An `Attachment`."""
 
-    feeds: "FeedsElsewhere"
+    elsewhere: "TelemetryElsewhere"
     feed: _Feed
     listener: Listener
 
     def detach(self) -> None:
         self.feed.listeners.pop(self.listener, None)
-        self.feeds.leave(self.feed)
+        self.elsewhere.leave(self.feed)
 
 
-class FeedsElsewhere:
+class TelemetryElsewhere:
     """`run` while `attach` may be called."""
 
     def __init__(

@@ -63,7 +63,7 @@ class _Process:
     listens_to: dict[str, _Published] = field(default_factory=dict)  # by `attach_id`
 
 
-class FeedsForOthers:
+class TelemetryForOthers:
     """`run` while `take` may be called."""
 
     def __init__(self, local: LocalNodes, messages: Messages, settings: BusSettings) -> None:
