@@ -16,6 +16,8 @@ class PresenceSettings(msgspec.Struct, frozen=True):
     announces_max: int = 8_192  # manifests that wait to be put; the next one is refused (OVERLOADED)
     janitor_s: float = 15.0  # for which a process is the janitor; then, if it has not said so again, another may be
     again_s: float = 0.5  # after an entry that nobody took; then it is put again
+    feed_look_s: float = 10.0  # between looks at the streams that all follow; a hint that was lost costs so much
+    record_tries_max: int = 8  # of a change that others came before; then it is refused (not written)
 
 
 class BusSettings(msgspec.Struct, frozen=True):

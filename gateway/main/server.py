@@ -49,6 +49,7 @@ from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
+from gateway.identity.revocations import FolderRevocations
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
@@ -366,7 +367,8 @@ async def running(
                 more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
             if admin_spaces is not None:
                 more.append(admin_spaces.routes)
-            admin_api = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more)
+            revocations = FolderRevocations(folder, revoke)
+            admin_api = Admin(operators, folder, store, ledgers, audit, revocations, new_id, now_here, *more)
             admin_routes = {**admin_api.routes, **console.console.routes}
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
