@@ -118,6 +118,11 @@ class Fleet:
             return Failed(Code.NODE_OFFLINE)
         return await actor.call(tool, arguments, sub=sub, tenant=tenant, deadline_at_ms=deadline_at_ms, hold=hold)
 
+    def live_epoch(self, node_id: str) -> int | None:
+        """Of the node's session in this process; None: there is none that is live."""
+        actor = self.nodes.find(node_id)
+        return actor.epoch if actor is not None and actor.is_live else None
+
     def last_frame(self, node_id: str) -> LastFrame | None:
         actor = self.nodes.find(node_id)
         return None if actor is None else actor.cadences.last_frame
@@ -153,6 +158,15 @@ class Fleet:
         for actor in self.nodes:
             if actor.token_id == token_id:
                 actor.close(NodeClose.UNAUTHORIZED)
+
+    def supersede(self, node_id: str, epoch: int) -> None:
+        """The node has a session of this epoch in another process: an older one here ends with 4409.
+
+        One that has no epoch yet is about to be granted a higher one, or is refused by the log.
+        """
+        actor = self.nodes.find(node_id)
+        if actor is not None and 0 < actor.epoch < epoch:
+            actor.close(NodeClose.SUPERSEDED)
 
     def end(
         self, node_id: str, close: NodeClose, is_over: Callable[[str, int], bool] = lambda _jti, _issued_at_ms: True
