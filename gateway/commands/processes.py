@@ -32,6 +32,7 @@ STOP_S_MAX = 30.0  # from asking a child to stop to killing it; its last appends
 READY_S_MAX = 60.0  # for a child to listen; then it is killed, which counts as a crash
 _CANNOT_START = 2
 _LINE_BYTES_MAX = 4_096
+_LOOK_S = 0.02
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -71,6 +72,7 @@ class Processes:
         self._arguments = list(arguments)
         self._intensity = intensity
         self._children: dict[int, _Child] = {}
+        self._ready: dict[int, Ready] = {}  # what each has said first
         self._is_stopping = False
         self._failed: StoppedError | None = None
         self._stop = trio.Event()
@@ -85,12 +87,7 @@ class Processes:
                 async with trio.open_nursery() as nursery:
                     self._nursery = nursery
                     nursery.start_soon(self._hear_signals)
-                    ready = await self._start(0)
-                    for number in range(1, self._settings.engine.processes):
-                        if ready is not None and not self._stop.is_set():
-                            await self._start(number)
-                    if ready is not None and not self._stop.is_set():
-                        self._say(ready)
+                    nursery.start_soon(self._start_all)
                     await self._stop.wait()
                     await self._end_all()
                     nursery.cancel_scope.cancel()
@@ -120,6 +117,17 @@ class Processes:
         count = self._settings.engine.processes
         print(f"agents   {ready.http}   nodes   {ready.devices}{admin}   processes   {count}", file=out, flush=True)
 
+    async def _start_all(self) -> None:
+        """One after the other, and say so once all of them listen."""
+        ready = None
+        for number in range(self._settings.engine.processes):
+            ready = await self._start(number)
+            while ready is None and not self._stop.is_set():  # it ended: its successor, if it gets one, may do better
+                await trio.sleep(_LOOK_S)
+                ready = self._ready.get(number)
+        if ready is not None and not self._stop.is_set():
+            self._say(ready)
+
     # ---- children ---------------------------------------------------------------------------------------------------
 
     async def _start(self, number: int) -> Ready | None:
@@ -141,6 +149,8 @@ class Processes:
         if patience.cancelled_caught:
             child.ask(signal.SIGKILL)
             return None
+        if ready is not None:
+            self._ready[number] = ready
         return ready
 
     async def _watch(self, child: _Child) -> None:
@@ -174,13 +184,13 @@ class Processes:
             child.ask(signal.SIGTERM)
         with trio.CancelScope(shield=True), trio.move_on_after(STOP_S_MAX):
             while self._children:  # noqa: ASYNC110  # each has its own watcher
-                await trio.sleep(0.02)
+                await trio.sleep(_LOOK_S)
         for child in list(self._children.values()):
             log.error("gateway_process_killed", number=child.number)
             child.ask(signal.SIGKILL)
         with trio.CancelScope(shield=True), trio.move_on_after(1):
             while self._children:  # noqa: ASYNC110  # as above
-                await trio.sleep(0.02)
+                await trio.sleep(_LOOK_S)
 
     # ---- signals ----------------------------------------------------------------------------------------------------
 

@@ -215,7 +215,10 @@ class DataFolder:
             else:
                 raise FolderError(f"{PLACES_MAX} gateways have {self.path} already: give others a folder of their own")
         try:
-            yield Place(number, folder)
+            place = Place(number, folder)
+            with _told(self.path):
+                place.audit.mkdir(mode=0o700, exist_ok=True)
+            yield place
         finally:
             os.close(fd)
 
