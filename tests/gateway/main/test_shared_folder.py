@@ -32,9 +32,12 @@ def test_a_shared_folder_is_in_use_for_everybody_else(tmp_path: Path) -> None:
         DataFolder.hold(tmp_path, NOW_MS, make=False),
     ):
         raise AssertionError("it was had twice")
-    with DataFolder.hold(tmp_path, NOW_MS), pytest.raises(FolderInUseError):
-        with DataFolder.hold(tmp_path, NOW_MS, shares=True):
-            raise AssertionError("it was had twice")
+    with (
+        DataFolder.hold(tmp_path, NOW_MS),
+        pytest.raises(FolderInUseError),
+        DataFolder.hold(tmp_path, NOW_MS, shares=True),
+    ):
+        raise AssertionError("it was had twice")
     assert folder.path == tmp_path
 
 
