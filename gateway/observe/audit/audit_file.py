@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,7 @@ SELECT {_KEY}, count(*), coalesce(sum(json_extract(CAST(fields AS TEXT), '$.pric
 FROM line WHERE number >= ? AND number < ? AND event = 'tool_call' GROUP BY {_KEY}
 """
 _encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(dict[str, Any])
 
 
 class AuditFile:
@@ -81,6 +83,11 @@ class AuditFile:
     def oldest_ms(self) -> int:
         return self._value("SELECT at_ms FROM line ORDER BY number LIMIT 1" if self.last_number() else "SELECT 0") or 0
 
+    def last_ms(self) -> int:
+        """When its last line was written; 0: it has none."""
+        last = "SELECT at_ms FROM line ORDER BY number DESC LIMIT 1"
+        return self._value(last if self.last_number() else "SELECT 0") or 0
+
     def newest_ms(self) -> int:
         return self._value("SELECT max(at_ms) FROM line") or 0
 
@@ -96,7 +103,8 @@ class AuditFile:
             raise
 
     def look(self, query: AuditQuery, start: int, end: int, limit: int) -> list[KeptLine]:
-        """Of the lines with numbers from `start` to before `end`, `limit` at most, in the query's direction."""
+        """Of the lines with numbers from `start` to before `end`, `limit` at most, in the query's direction. Raises
+        sqlite3.Error."""
         conditions, values = ["number >= ?", "number < ?"], [start, end]
         filters: list[int | str] = [*values]
         for column, text in query.equal:
@@ -112,7 +120,10 @@ class AuditFile:
             f"ORDER BY number {order} LIMIT ?"
         )
         rows = self._connection.execute(statement, (*filters, limit))
-        return [KeptLine(number, at_ms, event, msgspec.json.decode(fields)) for number, at_ms, event, fields in rows]
+        try:
+            return [KeptLine(number, at_ms, event, _decoder.decode(fields)) for number, at_ms, event, fields in rows]
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise sqlite3.DatabaseError("a line is damaged") from error
 
     def tally(self, start: int, end: int) -> list[CallTally]:
         """Of the calls with numbers from `start` to before `end`: how many there were of each kind, hour by hour."""
