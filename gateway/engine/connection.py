@@ -17,7 +17,7 @@ import trio
 from actors.log.commit_thread import HandingOver
 from actors.log.store import answered
 from actors.supervision.crash_report import report
-from gateway.engine.link import NO_HEADERS, Answer, LinkState, Message, NoAnswer, Then
+from gateway.engine.link import NO_HEADERS, Answer, LinkState, Meanwhile, Message, NoAnswer, Then
 from gateway.engine.nats_thread import (
     Ask,
     ConnectionSettings,
@@ -112,8 +112,16 @@ class Connection:
     def publish(self, subject: str, data: bytes, headers: Mapping[str, str] = NO_HEADERS) -> None:
         self._put(Published(subject, data, headers))
 
-    def ask(self, subject: str, data: bytes, headers: Mapping[str, str], timeout_s: float, then: Then) -> None:
-        self._put(Ask(subject, data, headers, timeout_s, then))
+    def ask(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        then: Then,
+        meanwhile: Meanwhile | None = None,
+    ) -> None:
+        self._put(Ask(subject, data, headers, timeout_s, then, meanwhile=meanwhile))
 
     async def request(
         self, subject: str, data: bytes = b"", headers: Mapping[str, str] = NO_HEADERS, *, timeout_s: float

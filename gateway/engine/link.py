@@ -14,6 +14,8 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+INTERIM = "Hg-Interim"
+"""The header of a message in answer to a question that is not the answer yet."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -48,6 +50,7 @@ class LinkState(Enum):
 
 Answer: TypeAlias = Message | NoAnswer
 Then: TypeAlias = Callable[[Answer], None]
+Meanwhile: TypeAlias = Callable[[Message], None]
 
 
 class Link(Protocol):
@@ -74,8 +77,19 @@ class Link(Protocol):
     def publish(self, subject: str, data: bytes, headers: Mapping[str, str] = NO_HEADERS) -> None:
         """Send, and do not ask what becomes of it."""
 
-    def ask(self, subject: str, data: bytes, headers: Mapping[str, str], timeout_s: float, then: Then) -> None:
-        """Send, and say by `then` what was answered; once, and never before this returns."""
+    def ask(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        then: Then,
+        meanwhile: Meanwhile | None = None,
+    ) -> None:
+        """Send, and say by `then` what was answered; once, and never before this returns.
+
+        `meanwhile` is told what comes before that with the header `INTERIM`.
+        """
 
     async def request(
         self, subject: str, data: bytes = b"", headers: Mapping[str, str] = NO_HEADERS, *, timeout_s: float

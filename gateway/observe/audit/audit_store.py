@@ -10,6 +10,7 @@ well. A crash of the process loses what it took within `write_s`, a loss of powe
 What is worth a line is the audit's business (`gateway/calls/audit.py`), who may look the routes'.
 """
 
+import re
 import sqlite3
 import sys
 import time
@@ -37,6 +38,8 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 FOLDER = "audit"
 SUFFIX = ".sqlite"
+_DIGITS = 16  # of the number that is the name of a file
+_NAME = re.compile(f"[0-9]{{{_DIGITS}}}", re.ASCII)
 BATCH_LINES_MAX = 4_096  # written in one transaction
 LOOK_S_MAX = 0.5  # of a search; then it answers with what it has, and where to go on
 LOOKS_AT_ONCE_MAX = 2  # threads that search; the next search waits for one
@@ -48,8 +51,8 @@ T = TypeVar("T")
 
 
 def numbered(folder: Path) -> list[tuple[int, Path]]:
-    """The files of an audit with the numbers that they begin with, in order."""
-    files = [path for path in folder.glob(f"*{SUFFIX}") if path.stem.isascii() and path.stem.isdigit()]
+    """The files of an audit with the numbers that they begin with, in order; nothing else that lies there."""
+    files = [path for path in folder.glob(f"*{SUFFIX}") if _NAME.fullmatch(path.stem) and path.is_file()]
     return sorted((int(path.stem), path) for path in files)
 
 
@@ -107,7 +110,11 @@ class AuditStore:
     """Made by `opened_audit`. `run` writes for as long as the gateway runs."""
 
     def __init__(
-        self, folder: Path, settings: AuditSettings, wall_ms: Callable[[], int], mono_s: Callable[[], float]
+        self,
+        folder: Path,
+        settings: AuditSettings,
+        wall_ms: Callable[[], int],
+        mono_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder = folder
         self.kept_lines = 0
@@ -247,9 +254,9 @@ class AuditStore:
         return None
 
     def _new_file(self) -> AuditFile:
-        while (self.folder / f"{self._next:016d}{SUFFIX}").exists():  # damaged before it had a line
+        while (path := self.folder / f"{self._next:0{_DIGITS}d}{SUFFIX}").exists():  # damaged before it had a line
             self._next += 1
-        return AuditFile(self.folder / f"{self._next:016d}{SUFFIX}", writes=True)
+        return AuditFile(path, writes=True)
 
     def _end_file(self) -> None:
         if self._file is not None:

@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from actors.log.store import answered
-from gateway.engine.link import NO_HEADERS, Answer, LinkState, Message, NoAnswer, Then
+from gateway.engine.link import NO_HEADERS, Answer, LinkState, Meanwhile, Message, NoAnswer, Then
 from gateway.engine.nats_runs import Stored
 
 API = "$JS.API."
@@ -110,8 +110,16 @@ class FakeJetStream:
         if "Nats-Batch-Id" in headers:
             self.batches.setdefault(headers["Nats-Batch-Id"], []).append((subject, data, dict(headers)))
 
-    def ask(self, subject: str, data: bytes, headers: Mapping[str, str], timeout_s: float, then: Then) -> None:
-        del timeout_s
+    def ask(
+        self,
+        subject: str,
+        data: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        then: Then,
+        meanwhile: Meanwhile | None = None,
+    ) -> None:
+        del timeout_s, meanwhile
         answer = self._api(subject, data) if subject.startswith(API) else self._take(subject, data, dict(headers))
         self._tell(then, answer)
 
