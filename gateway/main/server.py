@@ -30,6 +30,7 @@ from gateway.api.admin_backup import AdminBackup
 from gateway.api.admin_console import AdminConsole
 from gateway.api.admin_members import AdminMembers
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
+from gateway.api.admin_policy import PUSH_BYTES_MAX, PUSH_PATH, AdminPolicy
 from gateway.api.admin_spaces import AdminSpaces
 from gateway.api.feature import api_feature
 from gateway.api.health import is_ready
@@ -375,6 +376,7 @@ async def running(
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console.console).routes,
+                AdminPolicy(actions, None).routes,
             ]
             if kept_audit is not None:
                 more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
@@ -494,7 +496,7 @@ async def running(
 
 
 def _body_bytes_max(path: str) -> int:
-    return ENROLMENT_BYTES_MAX if path == ENROLMENT_PATH else BODY_BYTES_MAX
+    return {ENROLMENT_PATH: ENROLMENT_BYTES_MAX, PUSH_PATH: PUSH_BYTES_MAX}.get(path, BODY_BYTES_MAX)
 
 
 async def _listening(listen: Callable[[str, int], Awaitable[int]], address: Address, flag: str) -> int:
