@@ -37,6 +37,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 FOLDER = "audit"
 SUFFIX = ".sqlite"
 _DIGITS = 16  # of the number that is the name of a file
+_NUMBER_MAX = 10**_DIGITS - 1
 _NAME = re.compile(f"[0-9]{{{_DIGITS}}}", re.ASCII)
 BATCH_LINES_MAX = 4_096  # written in one transaction
 LOOK_S_MAX = 0.5  # of a search; then it answers with what it has, and where to go on
@@ -156,7 +157,8 @@ class AuditStore:
                     batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LINES_MAX))]
                     try:
                         await trio.to_thread.run_sync(partial(self._write, batch))
-                    except (sqlite3.Error, OSError) as error:
+                    except (sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as error:
+                        # The last three: a line that nobody can write is no reason for the gateway to stop.
                         self._lose(len(batch), type(error).__name__)
                     else:
                         self.kept_lines += len(batch)
@@ -199,7 +201,10 @@ class AuditStore:
         if files:
             try:
                 with closing(AuditFile(files[-1][1])) as file:
-                    self._next = max(self._next, file.last_number() + 1)
+                    last = file.last_number()
+                if last >= _NUMBER_MAX:
+                    raise sqlite3.DatabaseError("no line was ever given this number")
+                self._next = max(self._next, last + 1)
             except sqlite3.Error:
                 # Nobody knows how far it went. It stays where it is, for whoever can mend it; numbers go on far behind.
                 self._next += DAY_MS
