@@ -29,6 +29,12 @@ class Failed:
     per_s: int | None = None
     by_node: bool = False  # the node said so: that it failed is all that its word is taken for
 
+    @property
+    def may_be_command(self) -> bool:
+        """Whether it became a command, or nobody here can tell: it may have, in another process that did not answer."""
+        is_unknown = self.code is Code.DEADLINE_EXCEEDED
+        return self.is_command and (self.msg_id is not None or is_unknown)
+
 
 Outcome = Succeeded | Failed
 

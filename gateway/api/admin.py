@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from actors.ledger.ledgers import Ledgers
+from actors.ledger.ledgers import LedgerBook
 from actors.log.store import LogStore
 from actors.node.moment import Moment
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
@@ -52,7 +52,7 @@ class Admin:
         operators: Operators,
         folder: DataFolder,
         store: LogStore,
-        ledgers: Ledgers | None,
+        ledgers: LedgerBook | None,
         audit: Audit,
         revoke: Callable[[str], None],
         new_id: Callable[[], str],

@@ -13,7 +13,7 @@ from pathlib import Path
 from resource import getpagesize
 
 from actors.bus.directory import Directory
-from actors.ledger.ledgers import Ledgers
+from actors.ledger.ledgers import LedgerBook
 from actors.log.sqlite_store import SqliteStore
 from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.reports import Drop
@@ -43,7 +43,7 @@ class MetricsPage:
     directory: Directory
     drops: Mapping[Drop, int]  # of frames of nodes
     store: SqliteStore
-    ledgers: Ledgers
+    ledgers: LedgerBook
     mcp_sessions: Sequence[Sized]  # of every kind
     listeners: Sized
     audit: AuditStore | None  # None: it is kept nowhere but in the log
