@@ -48,17 +48,16 @@ def add(commands: Subparsers) -> None:
 def _audit(arguments: argparse.Namespace) -> int:
     """Exit codes: 0 printed, 1 nothing was found, 2 wrong use."""
     path, wanted = data_path(arguments), _wanted(arguments)
+    followed = Followed(path, wanted) if arguments.follow else None
     newest = _Pages(path, wanted).lines()
     lines = list(newest if arguments.lines == 0 else islice(newest, arguments.lines))
     lines.reverse()
     _print(lines, as_json=arguments.json)
-    if not arguments.follow:
+    if followed is None:
         return 0 if lines else 1
-    after = lines[-1]["id"] if lines else 0
+    followed.pass_over(lines)
     while True:
-        more = list(_Pages(path, {**wanted, "after": str(after)}).lines())
-        _print(more, as_json=arguments.json, head=False)
-        after = more[-1]["id"] if more else after
+        _print(followed.more(), as_json=arguments.json, head=False)
         time.sleep(LOOK_S)
 
 
@@ -80,9 +79,9 @@ def _wanted(arguments: argparse.Namespace) -> dict[str, str]:
 class _Pages:
     """All lines of a search, asked for page by page: of the gateway that runs on a folder, or of the folder itself."""
 
-    def __init__(self, path: Path, wanted: dict[str, str]) -> None:
+    def __init__(self, path: Path, wanted: dict[str, str], limit: int = LINES_MAX) -> None:
         self._path = path
-        self._wanted = {**wanted, "limit": str(LINES_MAX)}
+        self._wanted = {**wanted, "limit": str(limit)}
         self._place_of = "after" if "after" in wanted else "before"
 
     def lines(self) -> Iterator[dict[str, Any]]:
@@ -112,6 +111,33 @@ class _Pages:
             return answer
 
         return ask(self._path, here, there, OperatorScope.FLEET_READ)
+
+
+class Followed:
+    """What is written from now on. Each line is searched once: where hardly any matches, a search from the last match
+    on would read all of the audit twice a second."""
+
+    def __init__(self, path: Path, wanted: dict[str, str]) -> None:
+        self._path = path
+        self._wanted = wanted
+        self.through = self._newest()  # the id up to which lines have been looked at
+
+    def pass_over(self, lines: list[dict[str, Any]]) -> None:
+        """They have been printed."""
+        self.through = max(self.through, *(line["id"] for line in lines), 0)
+
+    def more(self) -> list[dict[str, Any]]:
+        newest = self._newest()  # first: what comes during the search is for the next one
+        if newest <= self.through:
+            return []
+        lines = list(_Pages(self._path, {**self._wanted, "after": str(self.through)}).lines())
+        self.through = newest
+        self.pass_over(lines)
+        return lines
+
+    def _newest(self) -> int:
+        last = next(_Pages(self._path, {}, 1).lines(), None)
+        return 0 if last is None else int(last["id"])
 
 
 def _print(lines: list[dict[str, Any]], *, as_json: bool, head: bool = True) -> None:

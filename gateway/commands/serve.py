@@ -29,6 +29,8 @@ def add(commands: Subparsers) -> None:
     serve.add_argument("--data", metavar="DIR", help="keys, certificates and the log; made on the first start")
     serve.add_argument("--http", metavar="HOST:PORT", help="for agents (default 127.0.0.1:8420; port 0 picks one)")
     serve.add_argument("--devices", metavar="HOST:PORT", help="for nodes (default 127.0.0.1:8421)")
+    serve.add_argument("--engine", metavar="URL", help="NATS, where several gateways share a fleet: nats://HOST:PORT,…")
+    serve.add_argument("--processes", type=int, metavar="N", help="gateways on this machine, with --engine (default 1)")
     serve.add_argument("--log", choices=["json", "pretty"], help="default: pretty on a terminal, else JSON lines")
     serve.add_argument("--check", action="store_true", help="say what would keep it from starting, and start nothing")
     serve.set_defaults(run=_serve)
@@ -40,6 +42,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         "http.listen": arguments.http,
         "devices.listen": arguments.devices,
         "log.format": arguments.log,
+        "engine.url": arguments.engine,
+        "engine.processes": arguments.processes,
     }
     reread = partial(from_environment, arguments.config, flags)
     if arguments.check:

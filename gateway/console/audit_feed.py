@@ -93,7 +93,7 @@ def audit_export(store: AuditStore, ask: AuditAsk, now_ms: int) -> Answer:
                 await write(b"\n".join((*lines, b"")))
 
     disposition = {b"content-disposition": b'attachment; filename="heliograph-audit.jsonl"'}
-    return Streamed(b"application/x-ndjson", run, disposition)
+    return Streamed(b"application/x-ndjson", run, disposition, is_file=True)
 
 
 def _found(query: AuditQuery, folder: Path) -> tuple[list[msgspec.Raw], int | None]:
@@ -166,7 +166,10 @@ class AuditFeeds:
         newest, through = self._store.last_number, followed.through
         if newest == through:
             return
-        lines, skipped = await self._store.look(partial(_news, followed.query, through, newest))
+        try:
+            lines, skipped = await self._store.look(partial(_news, followed.query, through, newest))
+        except OSError:  # the disk, or no more files may be open: these lines are looked for again, a second later
+            return
         followed.through = newest
         if lines or through is None:
             followed.tell(lines, skipped=skipped)

@@ -111,7 +111,7 @@ class DataFolder:
         public_key = token_key.public_key()
         keys = {key_id(public_key): public_key}
         self.jwks = jwks_of(keys)
-        self.verifier = Verifier(keys, issuer=ISSUER, audience=AUDIENCE, revoked=self._revoked())
+        self.verifier = Verifier(keys, issuer=ISSUER, audience=AUDIENCE, revoked=self.revoked())
         self.operators_since_ms = _since_ms(path)
 
     @classmethod
@@ -151,7 +151,7 @@ class DataFolder:
             return
         write_private(self.path / FOREIGN_FILE, f"{keys.path.absolute()}\n".encode())
         self.jwks = jwks_of(keys.current)
-        self.verifier = Verifier(keys.current, issuer=keys.issuer, audience=keys.audience, revoked=self._revoked())
+        self.verifier = Verifier(keys.current, issuer=keys.issuer, audience=keys.audience, revoked=self.revoked())
         keys.on_change = self._adopt
 
     def _adopt(self, keys: Mapping[str, Ed25519PublicKey]) -> None:
@@ -177,7 +177,8 @@ class DataFolder:
     def _leafs(self) -> list[Leaf]:
         return [Leaf.from_der(file.read_bytes()) for file in sorted((self.path / "leafs").glob("*.crt"))]
 
-    def _revoked(self) -> list[str]:
+    def revoked(self) -> list[str]:
+        """Ids of tokens that were revoked by whoever held this folder alone."""
         file = self.path / "revoked"
         return file.read_text().split() if file.exists() else []
 

@@ -15,7 +15,6 @@ import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
 from actors.console.operator_passkeys import OperatorPasskeys
-from actors.log.sqlite_store import SqliteStore
 from actors.member.members import Members
 from actors.project.projects import Projects
 from actors.push.counts import PushCounts
@@ -31,6 +30,7 @@ from gateway.api.admin_backup import AdminBackup
 from gateway.api.admin_console import AdminConsole
 from gateway.api.admin_members import AdminMembers
 from gateway.api.admin_nodes import ENROLMENT_BYTES_MAX, ENROLMENT_PATH, AdminNodes
+from gateway.api.admin_policy import PUSH_BYTES_MAX, PUSH_PATH, AdminPolicy
 from gateway.api.admin_spaces import AdminSpaces
 from gateway.api.feature import api_feature
 from gateway.api.health import is_ready
@@ -49,17 +49,20 @@ from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
+from gateway.identity.revocations import FolderRevocations
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.console_side import ConsoleOrigin, console_origin, console_side
 from gateway.main.data_folder import RUNNING_FILE, DataFolder
 from gateway.main.echo_side import echo_side
+from gateway.main.engine_check import check_engine
 from gateway.main.feature import Feature
 from gateway.main.public_base import PublicBase, is_known
 from gateway.main.reload import Reload, TlsListeners
 from gateway.main.running_note import RunningNote
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
+from gateway.main.side import opened_side
 from gateway.main.sign_in import sign_in
 from gateway.mcp.binding import Binding
 from gateway.mcp.disabled import disabled_feature
@@ -155,6 +158,7 @@ async def running(
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
     policy = PolicySource.open(settings.governance)
     token_keys = TokenKeys.open(settings.access)
+    check_engine(settings)
     scheme = "http" if http_tls is None else "https"
     has_base = settings.echo.enabled or is_known(settings.http.public_url, http.host)
     base = PublicBase(settings.http.public_url, http.host, http.port, scheme) if has_base else None
@@ -171,16 +175,17 @@ async def running(
         folder.trust(token_keys)
         echo_key = b"" if base is None else folder.echo_key()
         async with (
-            await SqliteStore.open(folder.log_path) as store,
-            opened_spaces(folder.path, store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
+            opened_side(settings, folder, now_here) as side,
+            opened_spaces(folder.path, side.store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
             opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
             opened_project_store(folder.path, settings.echo.store_limits, is_wanted=has_push) as push_store,
             spans_to(settings.otel) as spans,
             opened_audit(folder.path, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
         ):
-            supervisor = Supervisor()
+            store, supervisor = side.store, Supervisor()
             await nursery.start(supervisor.run)
+            side.begin(supervisor)
             policy.start(supervisor)
             if token_keys is not None:
                 token_keys.start(supervisor)
@@ -189,10 +194,20 @@ async def running(
                 return await lives.renew(node, token_id, kid, public_key)
 
             verifier, certificates = folder.verifier, folder.certificates
-            devices = DeviceSide(supervisor, store, verifier, certificates, device_settings, device_tls, renew)
+            devices = DeviceSide(
+                supervisor,
+                store,
+                verifier,
+                certificates,
+                device_settings,
+                device_tls,
+                renew,
+                side.directory,
+                side.takes_nodes,
+            )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
-            directory, bus = devices.directory, devices.fleet
+            directory, bus = side.directory, side.join(supervisor, devices.fleet)
             lives = NodeLives(folder, devices.register, directory, devices.fleet, new_id, now_here)
             await lives.load()
             devices.on_login = lives.logged_in
@@ -361,12 +376,14 @@ async def running(
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console.console).routes,
+                AdminPolicy(actions, None).routes,
             ]
             if kept_audit is not None:
                 more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
             if admin_spaces is not None:
                 more.append(admin_spaces.routes)
-            admin_api = Admin(operators, folder, store, ledgers, audit, revoke, new_id, now_here, *more)
+            revocations = FolderRevocations(folder, revoke)
+            admin_api = Admin(operators, folder, store, ledgers, audit, revocations, new_id, now_here, *more)
             admin_routes = {**admin_api.routes, **console.console.routes}
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
@@ -382,7 +399,7 @@ async def running(
                     calls,
                     subscribe,
                     folder.jwks,
-                    lambda: is_ready(store, spaces, now_here().wall_ms),
+                    lambda: is_ready(store, spaces, now_here().wall_ms, side.is_ready),
                     *((admin_routes, metrics_routes) if admin is None else ()),
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,
@@ -479,7 +496,7 @@ async def running(
 
 
 def _body_bytes_max(path: str) -> int:
-    return ENROLMENT_BYTES_MAX if path == ENROLMENT_PATH else BODY_BYTES_MAX
+    return {ENROLMENT_PATH: ENROLMENT_BYTES_MAX, PUSH_PATH: PUSH_BYTES_MAX}.get(path, BODY_BYTES_MAX)
 
 
 async def _listening(listen: Callable[[str, int], Awaitable[int]], address: Address, flag: str) -> int:

@@ -168,30 +168,43 @@ def test_demo_agent_has_a_larger_budget_than_others_by_a_policy(demo: Demo) -> N
         assert budget in told
 
 
-TUTORIAL = (Path(__file__).parent.parent.parent / "docs" / "tutorial" / "first-call.md").read_text()
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text()
+TUTORIAL = (ROOT / "docs" / "tutorial" / "first-call.md").read_text()
 
 
 def test_commands_of_the_tutorial_show_what_it_says(tmp_path: Path) -> None:
     """In a demo of their own, whose history begins with them. Ids, times and numbers differ; words and shape do not."""
-    steps = re.findall(r"```console\n\$ (.*?)\n(.*?)```", TUTORIAL, re.DOTALL)
+    steps = _steps(TUTORIAL)
     assert len(steps) == 16
     one = Demo(tmp_path, nodes=5)
-    variables = {"TOKEN": one.ready["agent_token"], "DATA": str(one.data)}
     try:
         for command, shown in steps:
-            real = command.replace("http://127.0.0.1:8420", one.ready["http"])
-            real = real.replace(".venv/bin/heliograph", f"{sys.executable} -m gateway.commands.cli")
-            done = subprocess.run(
-                ["bash", "-c", real],
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_S,
-                check=False,
-                env={**os.environ, **variables},
-            )
-            assert _words(done.stdout) == _words(shown), done.stderr
+            _shows(one, command, shown)
     finally:
         assert one.stop() == 0
+
+
+def test_readme_names_three_commands_and_shows_what_the_call_prints(demo: Demo) -> None:
+    assert re.findall(r"^make (\w+)$", README, re.MULTILINE) == ["demo", "test"]
+    ((command, shown),) = _steps(README)
+    _shows(demo, command, shown)
+
+
+def _steps(page: str) -> list[tuple[str, str]]:
+    return re.findall(r"```console\n\$ (.*?)\n(.*?)```", page, re.DOTALL)
+
+
+def _shows(demo: Demo, command: str, shown: str) -> None:
+    """As it stands there, but for the address and where the program is."""
+    real = command.replace("http://127.0.0.1:8420", demo.ready["http"])
+    real = real.replace(".venv/bin/heliograph", f"{sys.executable} -m gateway.commands.cli")
+    variables = {"TOKEN": demo.ready["agent_token"], "DATA": str(demo.data)}
+    done = subprocess.run(
+        ["bash", "-c", real],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False, env={**os.environ, **variables},
+    )  # fmt: skip
+    assert _words(done.stdout) == _words(shown), done.stderr
 
 
 def _words(output: str) -> list[str]:

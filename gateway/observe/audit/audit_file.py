@@ -9,12 +9,14 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from gateway.observe.audit.query_rules import COLUMNS, HOUR_MS, AuditQuery, CallTally, KeptLine
+from gateway.observe.audit.query_rules import AT_MS_MAX, COLUMNS, HOUR_MS, AuditQuery, CallTally, KeptLine
 
 FORM = 1  # PRAGMA user_version
+NUMBER_MAX = 2**63 - 1  # of a line
 WINDOW = 20_000  # rows that are looked at before the time is looked at
 _TABLE = f"""
 CREATE TABLE line (
@@ -29,7 +31,9 @@ _TALLY = f"""
 SELECT {_KEY}, count(*), coalesce(sum(json_extract(CAST(fields AS TEXT), '$.price_micros')), 0), max(at_ms)
 FROM line WHERE number >= ? AND number < ? AND event = 'tool_call' GROUP BY {_KEY}
 """
+_TALLY_OF_WHOLE = _TALLY.replace("WHERE", "WHERE json_valid(CAST(fields AS TEXT)) AND")
 _encoder = msgspec.json.Encoder()
+_fields = msgspec.json.Decoder(dict[str, Any])
 
 
 class AuditFile:
@@ -45,6 +49,7 @@ class AuditFile:
         self._connection = sqlite3.connect(
             address, uri=True, timeout=5.0, isolation_level=None, check_same_thread=False
         )
+        self._connection.text_factory = _text
         try:
             if writes:
                 self._prepare()
@@ -79,7 +84,12 @@ class AuditFile:
         return self._value("SELECT max(number) FROM line") or 0
 
     def oldest_ms(self) -> int:
-        return self._value("SELECT at_ms FROM line ORDER BY number LIMIT 1" if self.last_number() else "SELECT 0") or 0
+        return self._value("SELECT coalesce((SELECT at_ms FROM line ORDER BY number LIMIT 1), 0)") or 0
+
+    def last_ms(self, below: int = NUMBER_MAX) -> int:
+        """When the last of its lines with smaller numbers was written; 0: it has none."""
+        last = f"SELECT at_ms FROM line WHERE number < {below:d} ORDER BY number DESC LIMIT 1"
+        return self._value(f"SELECT coalesce(({last}), 0)") or 0
 
     def newest_ms(self) -> int:
         return self._value("SELECT max(at_ms) FROM line") or 0
@@ -112,15 +122,15 @@ class AuditFile:
             f"ORDER BY number {order} LIMIT ?"
         )
         rows = self._connection.execute(statement, (*filters, limit))
-        return [KeptLine(number, at_ms, event, msgspec.json.decode(fields)) for number, at_ms, event, fields in rows]
+        return [_line(*row) for row in rows]
 
     def tally(self, start: int, end: int) -> list[CallTally]:
         """Of the calls with numbers from `start` to before `end`: how many there were of each kind, hour by hour."""
-        return [CallTally(*row) for row in self._connection.execute(_TALLY, (start, end))]
-
-    def at_ms(self, start: int, end: int) -> int | None:
-        """When the first of these lines was written; None: there is none."""
-        return self._value(f"SELECT min(at_ms) FROM line WHERE number >= {start:d} AND number < {end:d}")
+        try:
+            rows = self._connection.execute(_TALLY, (start, end)).fetchall()
+        except sqlite3.Error:  # a line is damaged: the others count
+            rows = self._connection.execute(_TALLY_OF_WHOLE, (start, end)).fetchall()
+        return [CallTally(*row) for row in rows]
 
     def close(self) -> None:
         """What was written is then in the one file, unless somebody is reading it."""
@@ -134,3 +144,20 @@ def _rows(first: int, lines: Sequence[tuple[int, str, dict[str, object]]]) -> It
     for number, (at_ms, event, fields) in enumerate(lines, first):
         known = (fields.get(name) for name in COLUMNS[1:])
         yield number, at_ms, event, *(None if value is None else str(value) for value in known), _encoder.encode(fields)
+
+
+# ---- damage ----------------------------------------------------------------------------------------------------------
+# A disk may alter bytes that are no part of SQLite's own form. Such a line keeps its place, so that a search goes on
+# behind it, and says what can still be read of it.
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _line(number: int, at_ms: int, event: str, fields: bytes) -> KeptLine:
+    try:
+        found = _fields.decode(fields)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+        found = {"unreadable": True}
+    return KeptLine(number, min(max(at_ms, 0), AT_MS_MAX), event, found)

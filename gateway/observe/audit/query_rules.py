@@ -26,6 +26,7 @@ TEXT_CHARS_MAX = 256  # of a filter; nothing that is kept is longer
 LINES_MAX = 1_000  # in one answer; who asks for more gets this many
 LINES_DEFAULT = 200
 HOUR_MS = 3_600_000
+AT_MS_MAX = 253_402_300_799_999  # the last moment that RFC 3339 can name
 _AGO = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import trio
 
+from gateway.commands.audit import Followed
 from gateway.commands.cli import main
 from gateway.identity.tokens import OperatorScope
 from gateway.main.server import Running, running
@@ -103,6 +104,25 @@ async def test_commands_print_it_for_people_and_scripts_while_a_gateway_runs_and
         rows[0].split()[-1],
     ]
     assert (await run("--since", "never"))[0] == 2
+
+
+async def test_following_looks_at_each_line_once_and_tells_those_that_match(tmp_path: Path) -> None:
+    async with running(load(None, {}, {"data": str(tmp_path), **ON, **QUICK})) as gateway:
+        await act(gateway)
+        newest, _ = await written(gateway, 2)
+
+        def made(reason: str) -> Followed:
+            return Followed(tmp_path, {"reason": reason})
+
+        scope, nothing = [await trio.to_thread.run_sync(made, reason) for reason in ("scope", "no_such_reason")]
+        assert scope.through == nothing.through == newest["id"]
+        assert await trio.to_thread.run_sync(scope.more) == []
+        await act(gateway)
+        last, refused, *_ = await written(gateway, 4)
+        assert await trio.to_thread.run_sync(scope.more) == [refused]
+        assert await trio.to_thread.run_sync(scope.more) == []
+        assert await trio.to_thread.run_sync(nothing.more) == []
+        assert scope.through == nothing.through == last["id"], "and not from the last match on"
 
 
 async def test_gateway_that_keeps_none_says_how_to_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

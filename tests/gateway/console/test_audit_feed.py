@@ -1,9 +1,9 @@
 """The audit on the console, over a store on a real disk: a page, what comes, and all of it as a file."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -25,6 +25,8 @@ from gateway.observe.audit.audit_store import AuditStore, opened_audit
 from gateway.observe.audit.settings import AuditSettings
 from schemas.errors import Code
 from tests.gateway.console.rows import NOW_MS
+
+T = TypeVar("T")
 
 
 class Audit:
@@ -261,3 +263,34 @@ async def test_it_looks_once_a_second_while_somebody_follows_and_never_else(auto
         await trio.sleep(100)
         assert store.asked == asked
         nursery.cancel_scope.cancel()
+
+
+class Grudging(AuditStore):
+    """Of a process that may open no more files, for a moment."""
+
+    refusals = 1
+
+    async def look(self, work: Callable[[Path], T]) -> T:
+        if self.refusals:
+            self.refusals -= 1
+            await trio.lowlevel.checkpoint()
+            raise OSError(24, "too many open files")
+        return await super().look(work)
+
+
+async def test_a_disk_that_refuses_a_look_costs_a_second_and_no_line(tmp_path: Path) -> None:
+    store = Grudging(tmp_path, AuditSettings(), lambda: NOW_MS)
+    feeds, page = AuditFeeds(store), Page()
+    audit = Audit(store)
+    await audit.write(2)
+    feeds.join(page, AuditFilter())
+    await feeds.look()
+    assert page.events == []
+    await feeds.look()
+    assert page.numbers == [[1, 2]]
+    store.refusals = 1
+    await audit.write(1)
+    await feeds.look()
+    await feeds.look()
+    assert page.numbers == [[1, 2], [3]]
+    store.close()
