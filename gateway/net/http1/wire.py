@@ -150,8 +150,8 @@ class Wire:
         return memoryview(data)[sent:] if sent < len(data) else None
 
     async def write_slowly(self, left: memoryview) -> None:
-        """All of it, as fast as the peer takes it; one that takes nothing for too long is reset. So is one whose writer is
-        cancelled meanwhile: whatever came next would be read as the rest of this."""
+        """All of it, as fast as the peer takes it; one that takes nothing for too long is reset. So is one whose writer
+        is cancelled meanwhile: whatever came next would be read as the rest of this."""
         sock = self._live()
         try:
             while left:
