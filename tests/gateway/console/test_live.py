@@ -461,3 +461,20 @@ async def test_a_feed_of_an_audit_that_is_not_kept_is_a_feed_of_nothing(autojump
         page = await here.open(audit=AuditFilter())
         await trio.sleep(5)
         assert page.events == []
+
+
+async def test_a_node_that_nobody_looks_at_any_more_keeps_nothing_going(autojump_clock: MockClock) -> None:
+    async with site() as here:
+        await here.fleet.come(IDS[0], METRICS_CAPABILITY, life_ms=10**9)
+        await here.close(await here.open(node=IDS[0]))
+        await trio.sleep(AWAKE_S + REST_S + 2)
+        assert not here.fleet.table.is_open
+
+
+async def test_a_node_whose_manifest_has_expired_is_not_listened_to(autojump_clock: MockClock) -> None:
+    async with site() as here:
+        await here.fleet.come(IDS[0], METRICS_CAPABILITY, life_ms=500)
+        await trio.sleep(1)
+        await here.open(node=IDS[0])
+        await trio.sleep(2 * AGAIN_S)
+        assert here.bus.attached == []
