@@ -181,12 +181,6 @@ class Fleet:
         for actor in list(self.nodes):
             actor.close(close)
 
-    def supersede(self, node_id: str, epoch: int) -> None:
-        """The node has a session of this epoch elsewhere: an older one that is here is over."""
-        actor = self.nodes.find(node_id)
-        if actor is not None and actor.epoch < epoch:
-            actor.close(NodeClose.SUPERSEDED)
-
     async def forget(self, node_id: str) -> bool:
         """Settle what a node that will never come back has left open, then remove its history; whether that is done.
 
