@@ -82,7 +82,7 @@ class KnownCertificates:
     """The leafs that a gateway knows, by `kid`, and the CA that must have issued them."""
 
     def __init__(self, ca: x509.Certificate, leafs: Iterable[Leaf] = ()) -> None:
-        self._ca = ca
+        self.ca = ca
         self._leafs: dict[str, Leaf] = {}
         self._of_node: dict[str, dict[str, Leaf]] = {}
         self._tenants: dict[str, frozenset[str]] = {}  # by node: asked at each connect
@@ -111,11 +111,11 @@ class KnownCertificates:
 
     def vouches_for(self, leaf: Leaf, now_ms: int) -> bool:
         """Whether the CA issued it and both certificates are valid now."""
-        ca_from, ca_to = _ms(self._ca.not_valid_before_utc), _ms(self._ca.not_valid_after_utc)
+        ca_from, ca_to = _ms(self.ca.not_valid_before_utc), _ms(self.ca.not_valid_after_utc)
         if not (leaf.not_before_ms <= now_ms <= leaf.not_after_ms and ca_from <= now_ms <= ca_to):
             return False
         try:
-            leaf.certificate.verify_directly_issued_by(self._ca)
+            leaf.certificate.verify_directly_issued_by(self.ca)
         except (InvalidSignature, ValueError, TypeError):
             return False
         return True

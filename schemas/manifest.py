@@ -17,6 +17,7 @@ from nacl.signing import SigningKey, VerifyKey
 from schemas.canonical import canonical, digest, first_unsafe_number
 from schemas.certificates import KnownCertificates
 from schemas.contract import contract
+from schemas.ecma import compile_ecma
 from schemas.errors import Code
 from schemas.projection import Tool, project, tool_names
 from schemas.registry import REGISTRY
@@ -25,6 +26,8 @@ LIFE_MS_MAX = 24 * 60 * 60 * 1000  # a longer-lived manifest is refused
 ISSUED_AHEAD_MS_MAX = 60 * 1000  # one stamped further in the future is refused
 
 _MANIFEST = contract("manifest@1.0.0")
+_ATTESTATION = REGISTRY["manifest@1.0.0"].document["properties"]["node_attestation"]["properties"]
+_KID = compile_ecma(_ATTESTATION["kid"]["pattern"])
 _KINDS = frozenset(REGISTRY["manifest@1.0.0"].document["$defs"]["Capability"]["properties"]["kind"]["enum"])
 
 
@@ -55,6 +58,13 @@ class Rejected:
     code: Code
     pointer: str
     message: str  # fixed words
+
+
+def kid_of(manifest: Any) -> str | None:
+    """The certificate that a manifest names, whatever else is wrong with it."""
+    attestation = manifest.get("node_attestation") if isinstance(manifest, dict) else None
+    kid = attestation.get("kid") if isinstance(attestation, dict) else None
+    return kid if isinstance(kid, str) and _KID.search(kid) else None
 
 
 def accept(

@@ -33,6 +33,7 @@ from gateway.governance.settings import GovernanceSettings
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
 from gateway.identity.tokens import TokenFault
+from gateway.main.engine_settings import EngineSettings
 from gateway.mcp import errors as mcp_errors
 from gateway.mcp.errors import RpcError
 from gateway.mcp.settings import McpSettings
@@ -126,6 +127,7 @@ SETTINGS_OF = {
     "backup": BackupSettings,
     "log": LogSettings,
     "otel": OtelSettings,
+    "engine": EngineSettings,
 }
 
 

@@ -1,4 +1,5 @@
-"""The bus: reaching a node, wherever its session is. In one process that is a look-up (`actors.node.fleet`).
+"""The bus: reaching a node, wherever its session is. In one process that is a look-up (`actors.node.fleet`); among
+several, `actors.engine.engine_bus` asks the process that has the session.
 
 A caller names a node and never holds its actor; what comes back are values. A node that nobody has a session with is
 E_NODE_OFFLINE. Deadlines are dates, so that they mean the same in every process.
@@ -28,6 +29,12 @@ class Failed:
     cap: float | None = None  # the capability's own limit, if that is what it is over: calls in `per_s`, or at once
     per_s: int | None = None
     by_node: bool = False  # the node said so: that it failed is all that its word is taken for
+    is_known: bool = True  # False: whoever was to say did not; it may have become a command, and may have run
+
+    @property
+    def may_be_command(self) -> bool:
+        """Whether it became a command, or nobody here can tell."""
+        return self.is_command and (self.msg_id is not None or not self.is_known)
 
 
 Outcome = Succeeded | Failed
@@ -77,8 +84,10 @@ class Bus(Protocol):
     ) -> Outcome:
         """Run a tool on the node. Name, access and arguments have been checked; the capability's limits have not.
 
-        `hold` sets the price of the command with this id aside, or says that the budget does not reach for it.
-        Cancelled, it takes the command back as far as the node still can.
+        `hold` sets the price of the command with this id aside, or says that the budget does not reach for it. Where
+        the node's session is in another process, `hold` is told of the id when this one learns it, and its answer
+        changes nothing: whoever pays there has reserved the price before. Cancelled, it takes the command back as far
+        as the node still can.
         """
 
     def last_frame(self, node_id: str) -> LastFrame | None:

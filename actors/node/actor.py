@@ -9,7 +9,8 @@ Nothing is decided here: the session's order, and what it means when the log doe
 is behind `Connection`; what a crash or a stop does to this actor is the supervisor's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -40,12 +41,13 @@ from actors.node.session_rules import Effects, Phase, Session
 from schemas.closes import NodeClose
 from schemas.errors import Code
 from schemas.frames import Announce, BadFrame, CmdAck, CmdCancel, Fault, Frame, Resume, Side, decode, encode, encode_cmd
-from schemas.manifest import Accepted, accept
+from schemas.manifest import Accepted, accept, kid_of
 from schemas.projection import Tool, parse_tool_name
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 LATE_ACK_EVERY_S = 60.0  # between two log lines about a node's late acks; all of them are counted
+UNKNOWN_LEAFS_MAX = 4  # manifests that wait until somebody has looked for their certificate; one more is judged at once
 OVERLOAD_RETRY_MS = 1000  # what a caller is told when the gateway, not the capability, is at a limit
 
 
@@ -93,6 +95,7 @@ class NodeActor:
             settings.inbox_bytes_max,
         )
         self._deadlines_changed = trio.Event()
+        self._unknown, self._to_look_up = trio.open_memory_channel[Announce](UNKNOWN_LEAFS_MAX)
         self._late_acks = LogThrottle(LATE_ACK_EVERY_S)
 
     @property
@@ -109,10 +112,13 @@ class NodeActor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_time)
             nursery.start_soon(self._keep_log)
+            if self._services.find_leaf is not None:
+                nursery.start_soon(self._look_up, self._services.find_leaf)
             await self._connection.run()
             self.close(NodeClose.NORMAL)
             # What the node said before it went still counts: it is done, then the appender ends.
             self._appender.close()
+            self._unknown.close()
 
     def close(self, close: NodeClose) -> None:
         """End the session for a reason that lies outside of it: superseded, shutdown, token revoked, not reading."""
@@ -236,7 +242,13 @@ class NodeActor:
 
     # ---- manifests --------------------------------------------------------------------------------------------------
 
-    def _judge(self, announce: Announce, now: Moment) -> None:
+    def _judge(self, announce: Announce, now: Moment, *, is_looked_up: bool = False) -> None:
+        kid = kid_of(announce.manifest)
+        is_unknown = kid is not None and self._services.certificates.resolve(kid) is None
+        if is_unknown and self._services.find_leaf is not None and not is_looked_up:
+            with suppress(trio.WouldBlock):
+                self._unknown.send_nowait(announce)
+                return
         record = self._services.directory.find(self.identity.node_id)
         last = None if record is None else record.accepted
         certificates, told_ms = self._services.certificates, self._session.told_ms
@@ -244,6 +256,15 @@ class NodeActor:
         if verdict is last:
             self._adopt(last, now)
         self._perform(self._session.judged(announce, verdict, last, now), now)
+
+    async def _look_up(self, find_leaf: Callable[[str], Awaitable[object]]) -> None:
+        """A node may have been enrolled elsewhere a moment ago: nobody refuses it before that was looked up."""
+        async for announce in self._to_look_up:
+            kid = kid_of(announce.manifest)
+            if kid is not None:
+                await find_leaf(kid)
+            if self._session.phase is not Phase.ENDED:
+                self._judge(announce, self._services.now(), is_looked_up=True)
 
     def _keep(self, announce: Announce, accepted: Accepted, now: Moment) -> None:
         """It is acknowledged when it is durable."""

@@ -63,6 +63,10 @@ class Fleet:
     def __init__(self, supervisor: Supervisor, services: NodeServices) -> None:
         self.services = services
         self.nodes: Registry[str, NodeActor] = Registry()
+        self.sweeps: Callable[[str], bool] = lambda _node_id: True
+        """Of a node without a session here: whether it is this process that settles what it has left."""
+        self.compacts: Callable[[], bool] = lambda: True
+        """Whether it is this process that removes settled history from the log."""
         self._supervisor = supervisor
         self._keeps_deadlines = False
 
@@ -114,6 +118,11 @@ class Fleet:
             return Failed(Code.NODE_OFFLINE)
         return await actor.call(tool, arguments, sub=sub, tenant=tenant, deadline_at_ms=deadline_at_ms, hold=hold)
 
+    def live_epoch(self, node_id: str) -> int | None:
+        """Of the node's session in this process; None: there is none that is live."""
+        actor = self.nodes.find(node_id)
+        return actor.epoch if actor is not None and actor.is_live else None
+
     def last_frame(self, node_id: str) -> LastFrame | None:
         actor = self.nodes.find(node_id)
         return None if actor is None else actor.cadences.last_frame
@@ -150,12 +159,26 @@ class Fleet:
             if actor.token_id == token_id:
                 actor.close(NodeClose.UNAUTHORIZED)
 
+    def supersede(self, node_id: str, epoch: int) -> None:
+        """The node has a session of this epoch in another process: an older one here ends with 4409.
+
+        One that has no epoch yet is about to be granted a higher one, or is refused by the log.
+        """
+        actor = self.nodes.find(node_id)
+        if actor is not None and 0 < actor.epoch < epoch:
+            actor.close(NodeClose.SUPERSEDED)
+
     def end(
         self, node_id: str, close: NodeClose, is_over: Callable[[str, int], bool] = lambda _jti, _issued_at_ms: True
     ) -> None:
         """End the session of this node, if the token that opened it `is_over`."""
         actor = self.nodes.find(node_id)
         if actor is not None and is_over(actor.token_id, actor.token_issued_at_ms):
+            actor.close(close)
+
+    def end_all(self, close: NodeClose) -> None:
+        """End every session of this process."""
+        for actor in list(self.nodes):
             actor.close(close)
 
     async def forget(self, node_id: str) -> bool:
@@ -211,7 +234,7 @@ class Fleet:
     async def _sweep_for_ever(self) -> None:
         for sweeps in itertools.count():
             await self.sweep()
-            if sweeps % COMPACT_EVERY_SWEEPS == 0:
+            if sweeps % COMPACT_EVERY_SWEEPS == 0 and self.compacts():
                 await self.compact()
             await trio.sleep(SWEEP_EVERY_S)
 
@@ -249,7 +272,7 @@ class Fleet:
             actor = self.nodes.find(node_id)
             if actor is not None:
                 actor.sweep()
-            else:
+            elif self.sweeps(node_id):
                 await self._sweep_away(node_id)
 
     async def _sweep_away(self, node_id: str, sweep: Sweep = NOTHING_BUT_TIME) -> bool:

@@ -1,6 +1,6 @@
 """What a node's actor is given: its proved identity, its connection, and what all nodes of a process share."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -67,6 +67,8 @@ class NodeServices:
     entropy: Callable[[int], bytes]
     count: Callable[[Drop], None]
     ledgers: Ledgers | None = None  # None: nothing is charged
+    find_leaf: Callable[[str], Awaitable[object]] | None = None
+    """Has `certificates` learn the one of this id, if it is known elsewhere; None: there is no elsewhere."""
     unreadable: Unreadable = field(default_factory=Unreadable)
     kept: dict[str, Kept] = field(default_factory=dict)  # by node; as many as are enrolled
 

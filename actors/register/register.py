@@ -12,7 +12,7 @@ import structlog
 import trio
 
 from actors.bus.directory import OwnersDirectory
-from actors.log.store import Appended, LogStore, OpenItem, Part
+from actors.log.store import AppendAnswer, Appended, Loaded, LogStore, OpenItem, Part
 from actors.register.events import Event, Member, NodeRevoked, decode_member, encode
 from actors.register.register_rules import Decide, Refusal, Roll, Trouble, refuses_login
 from actors.supervision.crash_report import report
@@ -21,13 +21,13 @@ from schemas.labels import UNLABELLED
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
-_STREAM = "register"
+STREAM = "register"
 _COVERED = b"{}"  # the snapshot of a node's stream: its state is the member
 
 
 def stream_of(node_id: str) -> str:
     """What happened to this node; cut by age, as all history is."""
-    return f"{_STREAM}/{node_id}"
+    return f"{STREAM}/{node_id}"
 
 
 class Register:
@@ -44,12 +44,20 @@ class Register:
 
     async def load(self) -> None:
         """Once, at start."""
-        for item in (await self._store.load(_STREAM)).open_items:
-            try:
-                self._put(decode_member(item.data))
-            except msgspec.MsgspecError as error:  # damaged, or of a newer version: that node's trouble alone
-                log.error("register_unreadable", node_id=item.key, causes=report(error))
-                self._unreadable.add(item.key)
+        self._take(await self._store.load(STREAM))
+
+    def _take(self, loaded: Loaded) -> None:
+        for item in loaded.open_items:
+            self._learn(item.key, item.data)
+
+    def _learn(self, node_id: str, data: bytes) -> None:
+        try:
+            self._put(decode_member(data))
+        except msgspec.MsgspecError as error:  # damaged, or of a newer version: that node's trouble alone
+            log.error("register_unreadable", node_id=node_id, causes=report(error))
+            self._unreadable.add(node_id)
+        else:
+            self._unreadable.discard(node_id)
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.roll)
@@ -68,19 +76,27 @@ class Register:
     async def record(self, decide: Decide, at_ms: int) -> tuple[Event, ...] | Refusal:
         """Decide on what is true now, write it, and let it be true."""
         async with self._turn:
-            decided = decide(self.roll)
-            if isinstance(decided, Refusal):
-                return decided
-            for row, event in enumerate(decided):
-                if event.node_id in self._unreadable and not isinstance(event, NodeRevoked):
-                    return Refusal(Trouble.UNREADABLE, row)
-            if not decided:
-                return ()
-            with trio.CancelScope(shield=True):  # else the next one would decide on what is no longer true
-                written = await self._write(tuple(decided), at_ms)
-        return written
+            return await self._record(decide, at_ms)
 
-    async def _write(self, events: tuple[Event, ...], at_ms: int) -> tuple[Event, ...] | Refusal:
+    async def _record(self, decide: Decide, at_ms: int) -> tuple[Event, ...] | Refusal:
+        decided = self._decided(decide)
+        if isinstance(decided, Refusal) or not decided:
+            return decided
+        with trio.CancelScope(shield=True):  # else the next one would decide on what is no longer true
+            answer = await self._write(decided, at_ms)
+        return decided if isinstance(answer, Appended) else Refusal(Trouble.NOT_WRITTEN)
+
+    def _decided(self, decide: Decide) -> tuple[Event, ...] | Refusal:
+        decided = decide(self.roll)
+        if isinstance(decided, Refusal):
+            return decided
+        for row, event in enumerate(decided):
+            if event.node_id in self._unreadable and not isinstance(event, NodeRevoked):
+                return Refusal(Trouble.UNREADABLE, row)
+        return tuple(decided)
+
+    async def _write(self, events: tuple[Event, ...], at_ms: int) -> AppendAnswer:
+        """And let it be true, if it is written."""
         members = self.roll.after(events)
         opened = tuple(OpenItem(node_id, encode(member)) for node_id, member in members.items())
         happened: dict[str, list[bytes]] = {}
@@ -89,13 +105,16 @@ class Register:
         parts = [
             Part(stream_of(node_id), None, at_ms, tuple(data), snapshot=_COVERED) for node_id, data in happened.items()
         ]
-        answer = await self._store.append(Part(_STREAM, 0, at_ms, opened=opened), *parts)
-        if not isinstance(answer, Appended):
-            return Refusal(Trouble.NOT_WRITTEN)
-        for member in members.values():
-            self._put(member)
-            self._unreadable.discard(member.node_id)  # it was revoked
-        return events
+        answer = await self._store.append(self._of_all(opened, at_ms), *parts)
+        if isinstance(answer, Appended):
+            for member in members.values():
+                self._put(member)
+                self._unreadable.discard(member.node_id)  # it was revoked
+        return answer
+
+    def _of_all(self, opened: tuple[OpenItem, ...], at_ms: int) -> Part:
+        """What the stream of all members is told."""
+        return Part(STREAM, 0, at_ms, opened=opened)
 
     async def forget_history(self, node_id: str) -> bool:
         """Remove what happened to a node; whether that is durable. What holds now is the member's to say."""

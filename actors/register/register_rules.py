@@ -109,8 +109,8 @@ class Roll:
 
     def put(self, member: Member) -> None:
         older = self._members.get(member.node_id)
-        if older is not None and older.name is not None:
-            del self._named[older.name][older.tenant]
+        if older is not None and older.name is not None and self.named(older.name).get(older.tenant) == older.node_id:
+            del self._named[older.name][older.tenant]  # else somebody has taken it who was heard of first
         self._members[member.node_id] = member
         if member.name is not None:
             self._named.setdefault(member.name, {})[member.tenant] = member.node_id

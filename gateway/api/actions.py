@@ -55,6 +55,13 @@ class BrokenOff(Exception):  # noqa: N818  # named for what happened
     """There is no more of a download, and it is not whole: its connection ends, so that nobody takes it for that."""
 
 
+IN_A_SESSION = Declined(
+    "session",
+    "A session of the console takes no downloads: they would outlive it.",
+    "Use an operator token, as heliograph backup does.",
+    Code.SAFETY_DENIED,
+)
+
 Outcome: TypeAlias = Done | Declined
 Act: TypeAlias = Callable[[Any, Principal], Outcome | Awaitable[Outcome]]
 """Performs an action: what was asked, decoded, and by whom."""
@@ -184,7 +191,7 @@ class Actions:
             raise
         finally:
             took_ms = round((self._now().mono_s - arrived.mono_s) * 1000, 1)
-            via = Via.HTTP if exchange.extension(SPEAKER) is None else Via.CONSOLE
+            via = _via(exchange)
             self._audit.action(
                 operator, name, decision, target=target, code=code, reason=reason, took_ms=took_ms, via=via
             )
@@ -198,13 +205,13 @@ class Actions:
         seconds_max: Callable[[], float],
         exchange: Exchange,
     ) -> None:
-        arrived = self._now()
+        arrived, via = self._now(), _via(exchange)
         operator = await self._operators.any.admit(exchange)
         if operator is None:
             return
         decision, code, reason, target = Decision.ABANDONED, None, None, None
         try:
-            request = await self._asked(scopes, shape, exchange)
+            request = IN_A_SESSION if via is Via.CONSOLE else await self._asked(scopes, shape, exchange)
             refused: Declined | NotAdmitted | None = request if isinstance(request, Declined | NotAdmitted) else None
             async with AsyncExitStack() as stack:
                 if refused is None:
@@ -225,7 +232,9 @@ class Actions:
             raise
         finally:
             took_ms = round((self._now().mono_s - arrived.mono_s) * 1000, 1)
-            self._audit.action(operator, name, decision, target=target, code=code, reason=reason, took_ms=took_ms)
+            self._audit.action(
+                operator, name, decision, target=target, code=code, reason=reason, took_ms=took_ms, via=via
+            )
 
     async def _hand_out(
         self, scopes: Sequence[OperatorScope], download: Download, seconds_max: float, exchange: Exchange
@@ -290,8 +299,12 @@ class Actions:
         return await outcome if inspect.isawaitable(outcome) else outcome
 
 
+def _via(exchange: Exchange) -> Via:
+    return Via.HTTP if exchange.extension(SPEAKER) is None else Via.CONSOLE
+
+
 def _decoded(body: bytes, shape: type[Any]) -> Any:
     try:
         return msgspec.json.decode(body, type=shape)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Declined("malformed", "The body is not what this route takes.", "Compare it with the reference.")

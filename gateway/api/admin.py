@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from actors.ledger.ledgers import Ledgers
+from actors.ledger.ledgers import LedgerBook
 from actors.log.store import LogStore
 from actors.node.moment import Moment
 from gateway.api.about import About
@@ -26,6 +26,7 @@ from gateway.calls.audit import Audit
 from gateway.governance.spend.report import report
 from gateway.identity.operator_rules import MintRefused, judge_mint
 from gateway.identity.operators import Operators
+from gateway.identity.revocations import Revocations
 from gateway.identity.tokens import AGENT_ID, OperatorScope, Principal, TokenClass
 from gateway.main.data_folder import NO_TOKENS, DataFolder, makes_tokens
 from gateway.net.exchange import Exchange
@@ -56,19 +57,19 @@ class Admin:
         operators: Operators,
         folder: DataFolder,
         store: LogStore,
-        ledgers: Ledgers | None,
+        ledgers: LedgerBook | None,
         audit: Audit,
-        revoke: Callable[[str], None],
+        revocations: Revocations,
         new_id: Callable[[], str],
         now: Callable[[], Moment],
         *more: OperatorRoutes,
     ) -> None:
-        """`revoke` ends what a token opened; `more` are operators' routes from elsewhere."""
+        """`more` are operators' routes from elsewhere."""
         self._operators = operators
         self._folder = folder
         self._store = store
         self._ledgers = ledgers
-        self._end_what_it_opened = revoke
+        self._revocations = revocations
         self._new_id = new_id
         self._now = now
         actions = Actions(operators, audit, now)
@@ -139,6 +140,7 @@ class Admin:
         target = {name: getattr(request, name) for name in ("token_class", "sub", "tenant")}
         return Done({"token": token, "jti": jti}, {**target, "scopes": scopes, "jti": jti})
 
+<<<<<<< HEAD
     def _revoke(self, request: RevokeWish, _: Principal) -> Outcome:
         try:
             self._folder.revoke(request.jti)
@@ -151,6 +153,11 @@ class Admin:
             )
         finally:
             self._end_what_it_opened(request.jti)
+=======
+    async def _revoke(self, request: _Revoke, _: Principal) -> Outcome:
+        if not await self._revocations.revoke(request.jti):
+            return Declined("not_durable", self._revocations.NOT_DURABLE, self._revocations.REMEDY, Code.INTERNAL)
+>>>>>>> main
         return Done({"revoked": request.jti}, {"jti": request.jti})
 
     # ---- looks ------------------------------------------------------------------------------------------------------

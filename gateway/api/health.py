@@ -1,7 +1,8 @@
 """How the gateway is, for whoever asks: both routes are open, so neither may cost more for being asked often.
 
 GET /healthz   the process runs; the name of the service
-GET /readyz    able to serve: its log takes a write, and so does the store of spaces, where they are on
+GET /readyz    able to serve: its log takes a write, and so does the store of spaces, where they are on; one of several
+               gateways also reaches the engine, is told what is in it, and has a clock that agrees with it
 """
 
 from collections.abc import Awaitable, Callable
@@ -52,12 +53,16 @@ class HealthRoutes:
         return self._verdict
 
 
-async def is_ready(log: LogStore, spaces: EchoSpaces | None, wall_ms: int) -> bool:
-    """Whether what has to be written can be.
+async def is_ready(
+    log: LogStore, spaces: EchoSpaces | None, wall_ms: int, is_shared_ready: Callable[[], bool] = lambda: True
+) -> bool:
+    """Whether what has to be written can be, and (`is_shared_ready`) what is shared with other gateways is in order.
 
     That spaces have reached `total_bytes_max`, or leave too little of the disk free, is no reason to say no: visitors
     could fill them, and would take the gateway from its agents and nodes.
     """
+    if not is_shared_ready():
+        return False
     return await takes_writes(log, wall_ms) and (spaces is None or await spaces.store.takes_writes())
 
 

@@ -1,18 +1,23 @@
-"""`heliograph policy check | explain`."""
+"""`heliograph policy check | explain | push`."""
 
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from gateway.commands.parsing import CommandError, Subparsers, complain
-from gateway.commands.reach import add_data, checked_agent, data_path, running_note
+from gateway.commands.reach import Operator, add_data, ask, checked_agent, data_path, running_note
 from gateway.governance.policy.explain import Explanation, explain
 from gateway.governance.policy.policy import DEFAULT
 from gateway.governance.policy.source import read_policy
 from gateway.governance.policy.text import PolicyFlaw
+from gateway.identity.tokens import OperatorScope
+from gateway.main.data_folder import DataFolder
 from schemas.labels import NAME_RULE, TAG_RULE, Labels, is_name, tags_of
+
+PUSH_S_MAX = 30.0  # for an answer: the engine may be choosing a leader
 
 
 def add(commands: Subparsers) -> None:
@@ -21,6 +26,15 @@ def add(commands: Subparsers) -> None:
     check = actions.add_parser("check", help="say where a policy file is broken (exit 1 if it is)")
     check.add_argument("file", type=Path)
     check.set_defaults(run=_check)
+    push = actions.add_parser(
+        "push", help="put a policy in force at all gateways of an engine (exit 1 if it is broken)"
+    )
+    push.add_argument("file", type=Path)
+    push.add_argument(
+        "--expect", type=int, metavar="REVISION", help="only in place of this one, as the push before printed it"
+    )
+    add_data(push)
+    push.set_defaults(run=_push)
     explaining = actions.add_parser("explain", help="what would happen, and which line says so (exit 1 if denied)")
     explaining.add_argument("agent", help="agent_<uuid>")
     explaining.add_argument("tool", help="a tool's whole name")
@@ -43,6 +57,28 @@ def _check(arguments: argparse.Namespace) -> int:
     upstreams = len(policy.upstreams)
     more = f" and {upstreams} upstream{'' if upstreams == 1 else 's'}" if upstreams else ""
     print(f"{arguments.file} is a policy with {entries} {'entry' if entries == 1 else 'entries'}{more}")
+    return 0
+
+
+def _push(arguments: argparse.Namespace) -> int:
+    policy = read_policy(arguments.file)
+    if isinstance(policy, PolicyFlaw):
+        return _tell_flaw(arguments.file, policy)
+    text = arguments.file.read_text()
+    path = data_path(arguments)
+    expected = {} if arguments.expect is None else {"expected_revision": arguments.expect}
+
+    def direct(_: DataFolder) -> Any:
+        raise CommandError(f"no gateway runs on {path}: push where one does that is one of several (engine.url)")
+
+    def remote(operator: Operator) -> Any:
+        return operator.post("/admin/policy/push", {"text": text, **expected}, "revision", PUSH_S_MAX)
+
+    pushed = ask(path, direct, remote, OperatorScope.POLICY_WRITE)
+    entries = pushed["entries"]
+    print(
+        f"revision {pushed['revision']}: policy {pushed['policy']}, {entries} {'entry' if entries == 1 else 'entries'}"
+    )
     return 0
 
 

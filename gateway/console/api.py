@@ -37,6 +37,8 @@ class Streamed:
     content_type: bytes
     run: Callable[[Write], Awaitable[None]]
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    is_file: bool = False
+    """Cut short, its response is broken off, so that nobody takes a part of it for all. A feed ends in order."""
 
 
 Answer: TypeAlias = Mapping[str, Any] | Streamed | NoAnswer

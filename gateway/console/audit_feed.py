@@ -93,7 +93,7 @@ def audit_export(store: AuditStore, ask: AuditAsk, now_ms: int) -> Answer:
                 await write(b"\n".join((*lines, b"")))
 
     disposition = {b"content-disposition": b'attachment; filename="heliograph-audit.jsonl"'}
-    return Streamed(b"application/x-ndjson", run, disposition)
+    return Streamed(b"application/x-ndjson", run, disposition, is_file=True)
 
 
 def _found(query: AuditQuery, folder: Path) -> tuple[list[msgspec.Raw], int | None]:

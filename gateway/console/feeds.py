@@ -1,7 +1,8 @@
 """Answers that come bit by bit, live feeds and exports: how many there may be, and what cuts them off.
 
 A feed ends when its source does, when its session ends, when the gateway stops, and when its client hangs up or stops
-reading. In the first three cases its response is ended in order, so that a page sees an end and not a fault.
+reading. In the first three cases its response is ended in order, so that a page sees an end and not a fault; but a file
+that is not whole is broken off.
 """
 
 from functools import partial
@@ -18,8 +19,9 @@ _END = {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 class _Feed:
-    def __init__(self, deadline_s: float) -> None:
-        self.scope = trio.CancelScope(deadline=deadline_s)
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.scope = trio.CancelScope(deadline=session.ends_s)
         self.is_stalled = False
 
 
@@ -33,9 +35,11 @@ class Feeds:
         return sum(map(len, self._feeds.values()))
 
     def has_room(self, session: Session) -> bool:
+        limits, token_id = self._settings, session.principal.jti
         own = len(self._feeds.get(session.key, ()))
-        is_full = len(self) >= self._settings.live_max or own >= self._settings.live_per_session_max
-        return not is_full and not self._is_stopping
+        of_token = sum(feed.session.principal.jti == token_id for feeds in self._feeds.values() for feed in feeds)
+        is_full = len(self) >= limits.live_max or own >= limits.live_per_session_max
+        return not is_full and of_token < limits.live_per_token_max and not self._is_stopping
 
     def end_of(self, session: Session) -> None:
         for feed in self._feeds.get(session.key, ()):
@@ -50,7 +54,7 @@ class Feeds:
 
     async def serve(self, exchange: Exchange, session: Session, streamed: Streamed) -> None:
         """Where there is room."""
-        feed = _Feed(session.ends_s)
+        feed = _Feed(session)
         feeds = self._feeds.setdefault(session.key, set())
         feeds.add(feed)
         try:
@@ -74,6 +78,7 @@ class Feeds:
         await send({"type": "http.response.start", "status": 200, "headers": list(headers.items())})
         with feed.scope:
             await streamed.run(write)
-        if not feed.is_stalled:
+        is_cut = feed.is_stalled or (streamed.is_file and feed.scope.cancelled_caught)
+        if not is_cut:
             with trio.move_on_after(self._settings.write_s_max):
                 await send(_END)

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.console.fair_share_rules import first_of_most
 from gateway.identity.tokens import Principal
 
 SECRET_BYTES = 32
@@ -37,7 +38,7 @@ class _Link:
 
 class Links:
     def __init__(self, life_s: float, links_max: int, new_secret: Callable[[int], str] = secrets.token_urlsafe) -> None:
-        """`links_max`: that nobody has used yet; one more ends the oldest."""
+        """`links_max`: that nobody has used yet; one more ends the oldest of the token that has the most."""
         self._life_s = life_s
         self._links_max = links_max
         self._new_secret = new_secret
@@ -50,7 +51,7 @@ class Links:
         """Its secret, which nobody can be told again."""
         self._end_old(now_s)
         if len(self._links) >= self._links_max:
-            self._links.popitem(last=False)
+            del self._links[first_of_most({key: link.given.principal.jti for key, link in self._links.items()})]
         secret = self._new_secret(SECRET_BYTES)
         self._links[secret_hash(secret)] = _Link(given, now_s + self._life_s)
         return secret

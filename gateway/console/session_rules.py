@@ -3,7 +3,7 @@
     a link or a passkey ──► open ── its time, at most that of the token behind it ──► over
                                  ├─ `session/end`, or another sign-in in the same browser ──► over
                                  ├─ the token or the passkey behind it is revoked or removed ──► over
-                                 └─ a session too many: the oldest, or the gateway's stop ──► over
+                                 └─ a session too many, of the same token, or the gateway's stop ──► over
 
 Its operator has no longer than the session has: nothing that is made in it, such as a token or another link, outlives
 it, but for a passkey, which may last as long as the token behind the session.
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from actors.node.moment import Moment
+from gateway.console.fair_share_rules import first_of_most
 from gateway.console.link_rules import SECRET_BYTES, secret_hash
 from gateway.identity.tokens import Principal
 
@@ -48,7 +49,7 @@ class Sessions:
         on_end: Callable[[Session], None],
         new_secret: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:
-        """`sessions_max`: one more ends the oldest."""
+        """`sessions_max`: one more ends the oldest of the token that has the most."""
         self._life_s = life_s
         self._sessions_max = sessions_max
         self._on_end = on_end
@@ -70,7 +71,7 @@ class Sessions:
         """The secret that the browser gets, and the session. `also_ends_with`: a token's id beside the principal's."""
         self._end_old(now)
         if len(self._sessions) >= self._sessions_max:
-            self.end(next(iter(self._sessions.values())))
+            self.end(first_of_most({session: session.principal.jti for session in self._sessions.values()}))
         life_ms = min(1000 * self._life_s, principal.expires_at_ms - now.wall_ms)
         ends_at_ms = now.wall_ms + life_ms
         secret = self._new_secret(SECRET_BYTES)

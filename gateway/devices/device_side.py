@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from actors.bus.directory import OwnersDirectory
 from actors.bus.local_directory import LocalDirectory
 from actors.bus.renewal import RenewNode
 from actors.ledger.ledgers import Ledgers, LedgerStore
@@ -49,13 +50,16 @@ class DeviceSide:
         settings: DeviceSettings,
         tls: ssl.SSLContext | None = None,
         renew: RenewNode | None = None,
+        directory: OwnersDirectory | None = None,
+        takes_nodes: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Without `renew`, who decides about a node's next identity, nodes cannot ask for one."""
+        """Without `renew`, who decides about a node's next identity, nodes cannot ask for one. Without a `directory`,
+        who is where is what this process knows itself. While it does not take nodes, they are asked to come again."""
         now = now_of_this_run()
         self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
         self.pump = Pump()
         self.ledgers = Ledgers(store)
-        self.directory = LocalDirectory(store)
+        self.directory = LocalDirectory(store) if directory is None else directory
         self.register = Register(store, self.directory)
         self.on_login: Callable[[str, str], None] = lambda _node_id, _token_id: None
         """Told of each node that has proved who it is, and with which token."""
@@ -85,10 +89,13 @@ class DeviceSide:
         )
         self._supervisor = supervisor
         self._store = store
+        self._takes_nodes = takes_nodes
 
     def _authenticate(
         self, frame: Frame | BadFrame, verifier: Verifier, certificates: KnownCertificates, now_ms: int
     ) -> Authenticated | NodeClose:
+        if not self._takes_nodes():
+            return NodeClose.SERVICE_RESTART
         verdict = judge_auth(frame, verifier, certificates, now_ms, self.register)
         if isinstance(verdict, Authenticated):
             self.on_login(verdict.identity.node_id, verdict.token_id)
@@ -129,5 +136,5 @@ class DeviceSide:
         """For sessions that begin from now on."""
         self.fleet.services = replace(self.fleet.services, settings=settings)
 
-    async def listen(self, host: str, port: int) -> int:
-        return await self.listener.listen(host, port)
+    async def listen(self, host: str, port: int, *, shares: bool = False) -> int:
+        return await self.listener.listen(host, port, shares=shares)

@@ -5,6 +5,7 @@ done about it, and for how long, is `attempt_rules`.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
@@ -87,6 +88,14 @@ class _GetAnswer(msgspec.Struct):
     error: _Error | None = None
 
 
+class _When(msgspec.Struct):
+    time: datetime
+
+
+class _WhenAnswer(msgspec.Struct):
+    message: _When | None = None
+
+
 def judge(answer: Answer, stream: str) -> Judged:
     """An answer to something published to a subject of this stream."""
     match answer:
@@ -136,6 +145,17 @@ def got(answer: Answer) -> Stored | ReadProblem | None:
     except msgspec.MsgspecError:
         return ReadProblem.FOREIGN
     return _problem_of(said.error)
+
+
+def taken_ms(answer: Answer) -> int | None:
+    """When JetStream took the message that `STREAM.MSG.GET` answered with, by its own clock; None: it does not say."""
+    if isinstance(answer, NoAnswer):
+        return None
+    try:
+        message = msgspec.json.decode(answer.data, type=_WhenAnswer).message
+    except msgspec.MsgspecError:
+        return None
+    return None if message is None else int(message.time.timestamp() * 1000)
 
 
 def collected(messages: tuple[Message, ...]) -> list[Stored]:

@@ -17,7 +17,7 @@ from actors.engine.kv import Change, Entry, NotPut
 from actors.engine.memory_kv import check_key
 from actors.log.store import UnreadableError
 from gateway.engine.attempt_rules import BUSY_S, NOT_TAKEN_S, UNKNOWN_S
-from gateway.engine.jetstream_rules import API, EXPECTED_SEQ, ReadProblem, Verdict, api_answer, got, judge
+from gateway.engine.jetstream_rules import API, EXPECTED_SEQ, ReadProblem, Verdict, api_answer, got, judge, taken_ms
 from gateway.engine.link import Link, Message
 from gateway.engine.nats_runs import ID, Names, Stored
 from gateway.engine.settings import EngineSettings
@@ -61,6 +61,13 @@ class NatsKv:
                 return None
         written = await self._publish(key, b"", {_OPERATION: "DEL"}, expected)
         return written if isinstance(written, NotPut) else None
+
+    async def stamped_ms(self, key: str) -> int | None:
+        """When the engine took what lies there, by its own clock; None: it cannot be said."""
+        check_key(key)
+        request = msgspec.json.encode({"last_by_subj": self._prefix + key})
+        subject = f"{API}STREAM.MSG.GET.{self._stream}"
+        return taken_ms(await self._link.request(subject, request, timeout_s=self._settings.read_s_max))
 
     async def _last(self, key: str) -> Stored | None:
         request = msgspec.json.encode({"last_by_subj": self._prefix + key})

@@ -28,6 +28,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from gateway.engine.credentials import Nkey
 from gateway.engine.link import INTERIM, NO_HEADERS, LinkState, Meanwhile, Message, NoAnswer
 
 _new_event_loop: Callable[[], asyncio.AbstractEventLoop]
@@ -58,6 +59,8 @@ class ConnectionSettings:
     token: str | None = field(default=None, repr=False)
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    nkey: Nkey | None = None  # signs what the server asks to be signed
+    jwt: str | None = field(default=None, repr=False)  # whose key that is, where accounts are decentralized
     tls_ca: Path | None = None  # None: the system's authorities, where a server wants TLS
     name: str = "heliograph"  # as it is shown to the servers' operators
     open_s_max: float = 10.0  # for the first connect; then `Connection.open` raises
@@ -241,6 +244,9 @@ class NatsThread:
             """What matters of an error is that the connection ends, or that a message is missing."""
 
         client, settings = Client(), self._settings
+        if settings.nkey is not None:
+            # nats-py signs with a package of its own, which nothing else here needs; this is where it keeps the key.
+            client._public_nkey, client._auth_configured = settings.nkey.public, True  # noqa: SLF001
         try:
             async with asyncio.timeout(settings.connect_s_max):
                 await client.connect(
@@ -257,6 +263,8 @@ class NatsThread:
                     token=settings.token,
                     user=settings.user,
                     password=settings.password,
+                    signature_cb=None if settings.nkey is None else settings.nkey.sign,
+                    user_jwt_cb=None if settings.jwt is None else _encoded(settings.jwt),
                     tls=_tls(settings, server),
                 )
                 await client.subscribe(f"{self._inbox}.*", cb=self._answered)
@@ -433,6 +441,10 @@ class NatsThread:
 
 def _message(msg: Msg) -> Message:
     return Message(msg.subject, msg.data, msg.headers or NO_HEADERS, msg.reply)
+
+
+def _encoded(jwt: str) -> Callable[[], bytearray]:
+    return lambda: bytearray(jwt.encode())
 
 
 def _tls(settings: ConnectionSettings, server: str) -> ssl.SSLContext | None:

@@ -50,6 +50,18 @@ class Sessions(Protocol):
     async def forget(self, node_id: str) -> bool: ...
 
 
+class Leafs(Protocol):
+    """Nodes' certificates: `LeafFiles`, or `SharedLeafs` of several processes."""
+
+    async def keep(self, leafs: Sequence[Leaf]) -> None: ...
+
+    def learn(self, leafs: Sequence[Leaf]) -> None: ...
+
+    async def find(self, kid: str) -> Leaf | None: ...
+
+    async def drop(self, leafs: Sequence[Leaf]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A node to be enrolled, as an operator asks for it. What is None is left as it is."""
@@ -77,15 +89,18 @@ class NodeLives:
         sessions: Sessions,
         new_id: Callable[[], str],
         now: Callable[[], Moment],
+        leafs: Leafs | None = None,
     ) -> None:
+        """`leafs`: where certificates are kept; None: in the folder."""
         self.register = register
         self._folder = folder
         self._directory = directory
         self._sessions = sessions
         self._new_id = new_id
         self._now = now
-        self._leafs = LeafFiles(folder)
+        self._leafs: Leafs = LeafFiles(folder) if leafs is None else leafs
         self._used: dict[str, str] = {}  # node → the certificate it was renewed to: logged in with, not yet recorded
+        self._to_end: dict[str, None] = {}  # nodes of which another process has retired identities
         self._news = trio.Event()
 
     # ---- its own life -----------------------------------------------------------------------------------------------
@@ -113,6 +128,11 @@ class NodeLives:
             is_moot = used is None or used.renewal is None or used.renewal.kid != kid
             if (is_moot or (used is not None and await self._retire(used, kid))) and self._used.get(node_id) == kid:
                 del self._used[node_id]
+        for node_id in list(self._to_end):
+            del self._to_end[node_id]
+            ended = self.register.find(node_id)
+            if ended is not None:
+                await self._end_what_is_over(ended.identity)
         now_ms = self._now().wall_ms
         for member in list(self.register):
             if member.renewal is not None and is_overdue(member, now_ms):
@@ -128,6 +148,17 @@ class NodeLives:
         member = self.register.find(node_id)
         if member is not None and member.renewal is not None and member.renewal.jti == token_id:
             self._used[node_id] = member.renewal.kid
+            self._news.set()
+
+    def others_did(self, before: Member | None, now: Member) -> None:
+        """Another process has recorded this of a node: what that ended ends here too."""
+        if now.is_revoked:
+            if before is None or not before.is_revoked:
+                self._sessions.end(now.node_id, NodeClose.FORBIDDEN)
+            return
+        old = None if before is None else before.current
+        if now.current is not None and (old is None or not set(old.kids) <= set(now.current.kids)):
+            self._to_end[now.node_id] = None
             self._news.set()
 
     # ---- what operators do ------------------------------------------------------------------------------------------
@@ -226,7 +257,7 @@ class NodeLives:
             if any(isinstance(event, IdentityRetired) for event in done):
                 await self._end_what_is_over(node)
         renewal = self._member(node).renewal
-        leaf_now = None if renewal is None else self._folder.certificates.resolve(renewal.kid)
+        leaf_now = None if renewal is None else await self._leafs.find(renewal.kid)
         if renewal is None or leaf_now is None or renewal.public_key != public_key.hex():
             return Refusal(Trouble.RENEWED_OTHERWISE)  # somebody else was quicker
         token = None

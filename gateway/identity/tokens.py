@@ -239,7 +239,7 @@ class Verifier:
         revoked: Iterable[str] = (),
         verified_tokens_max: int = VERIFIED_TOKENS_MAX,
     ) -> None:
-        self._keys = keys
+        self.keys = keys
         self._issuer = issuer
         self._audience = audience
         self._revoked = set(revoked)
@@ -257,7 +257,7 @@ class Verifier:
 
     def adopt(self, keys: Mapping[str, Ed25519PublicKey]) -> None:
         """From here on these keys count, and no others: what was verified by one that is gone is not remembered."""
-        self._keys = keys
+        self.keys = keys
         self._verified.clear()
 
     def revoke(self, token_id: str) -> None:
@@ -267,6 +267,13 @@ class Verifier:
 
     def is_revoked(self, token_id: str) -> bool:
         return token_id in self._revoked
+
+    def ends_at_ms(self, jti: str) -> int | None:
+        """When the token of this id is over by itself; None: it was not verified here lately, so nobody knows."""
+        for principal in self._verified.values():
+            if principal.jti == jti:
+                return min(principal.expires_at_ms, principal.token_expires_at_ms)
+        return None
 
     def verify(self, token: str | None, wanted: TokenClass, now_ms: int) -> Principal | TokenFault:
         if not token:
@@ -311,7 +318,7 @@ class Verifier:
             return TokenFault.MALFORMED
         try:
             header = jwt.get_unverified_header(token)
-            key = self._keys.get(header.get("kid", ""))
+            key = self.keys.get(header.get("kid", ""))
             if header.get("alg") != ALGORITHM:
                 return TokenFault.WRONG_ALGORITHM
             if key is None:

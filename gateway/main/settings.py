@@ -21,6 +21,7 @@
     [console]   sign-in and limits of the console   (gateway/console/settings.py)
     [backup]    what a backup may take              (gateway/backup/settings.py)
     [log]       target = "stderr", format = "auto"  (gateway/observe/log_output.py)
+    [engine]    one of several gateways, on NATS    (gateway/main/engine_settings.py)
     [otel]      endpoint = "http://127.0.0.1:4318/v1/traces"   (gateway/observe/tracing.py)
     data = "heliograph-data"
 
@@ -49,6 +50,7 @@ from gateway.governance.settings import GovernanceSettings
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.settings import AccessSettings
 from gateway.main.command_variables import BEARERS
+from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings_reading import PREFIX as PREFIX
 from gateway.main.settings_reading import SettingsError as SettingsError
 from gateway.main.settings_reading import read
@@ -159,6 +161,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backup: BackupSettings = msgspec.field(default_factory=BackupSettings)
     log: LogSettings = msgspec.field(default_factory=LogSettings)
     otel: OtelSettings = msgspec.field(default_factory=OtelSettings)
+    engine: EngineSettings = msgspec.field(default_factory=EngineSettings)
 
     @property
     def data_path(self) -> Path:

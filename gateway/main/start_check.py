@@ -17,6 +17,7 @@ from gateway.doctor.finding import Finding, Severity
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.token_keys import TokenKeys
 from gateway.main.data_folder import DataFolder, FolderError, is_data_folder, is_held
+from gateway.main.engine_check import check_engine
 from gateway.main.public_base import PublicBase
 from gateway.main.running_note import noted
 from gateway.main.settings import Address, Settings, SettingsError, UnixAddress
@@ -37,6 +38,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         (SETTINGS, lambda: settings.admin.listen and UnixAddress.parse(settings.admin.listen)),
         (SETTINGS, lambda: settings.door_settings),
         (SETTINGS, lambda: settings.device_settings),
+        ("engine", lambda: check_engine(settings)),
         (SETTINGS, lambda: settings.echo.enabled and _base(settings)),
         ("tls", lambda: server_context("http", settings.http.tls_certificate, settings.http.tls_key)),
         ("tls", lambda: server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)),

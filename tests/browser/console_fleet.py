@@ -319,10 +319,11 @@ class MadeUpFleet:
             if name in ("agent", "tool", "node", "reason", "decision", "event", "tenant")
         }
         found = [line for line in self.lines if all(line.get(name) == value for name, value in wanted.items())]
-        if "after" in body:
-            return {"lines": [line for line in reversed(found) if line["id"] > int(body["after"])], "next": None}
-        found = [line for line in found if line["id"] < int(body.get("before", 1 << 60))]
         limit = int(body.get("limit", 200))
+        if "after" in body:
+            later = [line for line in reversed(found) if line["id"] > int(body["after"])]
+            return {"lines": later[:limit], "next": later[limit - 1]["id"] if len(later) > limit else None}
+        found = [line for line in found if line["id"] < int(body.get("before", 1 << 60))]
         return {"lines": found[:limit], "next": found[limit - 1]["id"] if len(found) > limit else None}
 
     def agent(self, sub: str) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class FakeConsole:
         self.is_down = False  # connections are closed without an answer
         self.feeds_refused = False  # 429
         self.has_frames = True
+        self.cuts_exports = False  # the connection ends before they do
         self.refuses_tries = False  # for want of a budget
         self.forbids_acts = False  # as after scopes were taken away
         self.asked: list[tuple[str, Any]] = []
@@ -362,7 +363,9 @@ class _Handler(BaseHTTPRequestHandler):
                 lines = "".join(
                     json.dumps(line) + "\n" for line in console.fleet.audit({**body, "limit": 10_000})["lines"]
                 )
-                self._send(200, lines.encode(), "application/x-ndjson")
+                longer = {"Content-Length": str(len(lines) + 1)} if console.cuts_exports else {}
+                self._send(200, lines.encode(), "application/x-ndjson", longer)
+                self.close_connection = self.close_connection or console.cuts_exports
             else:
                 document = console.answer(name, body, session)
                 self._send(

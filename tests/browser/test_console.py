@@ -135,6 +135,28 @@ def test_log_is_filtered_followed_and_exported(pages: ConsolePages, anna: Browse
     assert {one["decision"] for one in exported} == {"refused"}
 
 
+def test_followed_log_shows_the_newest_lines_however_many_were_written(pages: ConsolePages, anna: Browser) -> None:
+    fleet = pages.console.fleet
+    pages.visit("log?follow=yes")
+    pages.link_is("live")
+    anna.until(lambda: len(anna.all("tr.line")) >= 100, "there is no page of lines")
+    first, like = fleet.lines[0]["id"], fleet.lines[0]
+    fleet.lines[:0] = [{**like, "id": first + number} for number in range(1_500, 0, -1)]
+    pages.console.tell("audit", {"lines": fleet.lines[99::-1], "skipped": True})
+    newest = f'tr.line:first-child[data-line="{first + 1_500}"]'
+    anna.until(lambda: anna.all(newest), "the newest line is not on top")
+
+
+def test_export_that_breaks_off_is_told_and_not_saved(pages: ConsolePages, anna: Browser) -> None:
+    pages.console.cuts_exports = True
+    pages.menu("log")
+    anna.until(lambda: len(anna.all("tr.line")) == 100, "there is no page of lines")
+    anna.click(".head .actions button:last-child")
+    anna.shows("body", "The export broke off")
+    assert not list(anna.downloads.glob("*.jsonl"))
+    anna.expect_in_console("net::ERR_CONTENT_LENGTH_MISMATCH")
+
+
 def test_address_of_no_page_says_so(pages: ConsolePages, anna: Browser) -> None:
     anna.open(f"{pages.console.url}/console/nothing/at/all")
     anna.shows("#main h1", "No such page")

@@ -1,6 +1,6 @@
 /** Log: the kept audit, filtered, followed and exported. Lines never have arguments or results. */
 
-import { ask, send } from "./api.js";
+import { ask, Refused, send, Unreachable } from "./api.js";
 import { auditTable } from "./audit-table.js";
 import { attempt, make, notify } from "./dom.js";
 import { follow } from "./feed.js";
@@ -73,10 +73,12 @@ class LogPage {
       this.#table.add(found, FOLLOWED_LINES_MAX);
       this.#seek(next, lines.length);
     };
-    // What came while the feed was not there, or was more than it tells.
-    const again = async () => take(
-      (await ask("audit", { ...this.#wanted, after: newest, limit: FOLLOWED_LINES_MAX }, this.#signal)).lines,
-    );
+    // What came while the feed was not there, or was more than it tells. Of more than the page holds, the newest: who
+    // asked for the oldest would never catch up with a gateway that writes more.
+    const again = async () => {
+      const last = await ask("audit", { ...this.#wanted, limit: FOLLOWED_LINES_MAX }, this.#signal);
+      take(last.lines.reverse());
+    };
     await follow(
       { audit: this.#filtersOf() },
       { audit: ({ lines: found, skipped }) => (skipped ? again() : take(found)), again },
@@ -190,9 +192,13 @@ class LogPage {
       make("a", { href: url, download: `audit-${at}.jsonl` }).click();
       setTimeout(() => URL.revokeObjectURL(url), 60_000);
       notify(`Exported ${bytesText(bytes)}.`);
-      this.#status.textContent = "";
+    } catch (error) {
+      if (this.#signal.aborted) return; // the page was left
+      if (error instanceof Refused || error instanceof Unreachable) throw error;
+      throw new Error("The export broke off: it is not whole, and nothing was saved.");
     } finally {
       this.#isExporting = false;
+      this.#status.textContent = "";
     }
   }
 }

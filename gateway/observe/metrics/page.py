@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from resource import getpagesize
+from typing import Protocol
 
 from actors.bus.directory import Directory
-from actors.ledger.ledgers import Ledgers
-from actors.log.sqlite_store import SqliteStore
+from actors.ledger.ledgers import LedgerBook
 from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.reports import Drop
 from actors.push.counts import PushCounts
@@ -36,14 +36,24 @@ def _build() -> Mapping[str, str]:
     return {"version": version("heliograph"), "python": platform.python_version()}
 
 
+class CountingStore(Protocol):
+    """What a log counts."""
+
+    @property
+    def queued_appends(self) -> int: ...
+
+    @property
+    def answered(self) -> Mapping[type[object], int]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class MetricsPage:
     calls: CallCounts
     streams: Streams
     directory: Directory
     drops: Mapping[Drop, int]  # of frames of nodes
-    store: SqliteStore
-    ledgers: Ledgers
+    store: CountingStore
+    ledgers: LedgerBook
     mcp_sessions: Sequence[Sized]  # of every kind
     listeners: Sized
     audit: AuditStore | None  # None: it is kept nowhere but in the log

@@ -15,6 +15,7 @@ from gateway.api.node_list import NodeList
 from gateway.calls.audit import Audit
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
+from gateway.identity.revocations import FolderRevocations
 from gateway.identity.tokens import OperatorScope, TokenClass
 from gateway.main.data_folder import DataFolder
 from tests.actors.node.harness import now
@@ -35,7 +36,7 @@ def admin_of(folder: DataFolder, fleet: Fleet, streams: Streams, register: Regis
     lives = NodeLives(folder, register, directory, fleet, new_id, now)
     nodes = NodeList(register, directory, lambda: now().wall_ms)
     more = AdminNodes(Actions(operators, audit, now), lives, nodes).routes
-    return Admin(operators, folder, store, ledgers, audit, revoke, new_id, now, more)
+    return Admin(operators, folder, store, ledgers, audit, FolderRevocations(folder, revoke), new_id, now, more)
 
 
 class Operator:

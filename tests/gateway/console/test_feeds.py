@@ -3,7 +3,7 @@
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,6 +31,7 @@ class Feed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pieces: int = 1
     goes_on: bool = True
     size: int = 1
+    is_file: bool = False
 
 
 @dataclass
@@ -60,7 +61,8 @@ class Source:
                 self.running -= 1
                 self.ended.append(how)
 
-        return Streamed(b"text/event-stream", run, {b"content-disposition": b"attachment"})
+        headers = {b"content-disposition": b"attachment"}
+        return Streamed(b"text/event-stream", run, headers, is_file=request.is_file)
 
 
 @dataclass
@@ -166,6 +168,31 @@ async def test_feed_ends_in_order_with_its_session(tmp_path: Path, how: str, is_
 
 
 @BOTH
+async def test_file_that_is_cut_short_does_not_end_like_a_whole_one(tmp_path: Path, is_tls: bool) -> None:
+    async with place(folder=tmp_path if is_tls else None) as here:
+        browser = await here.site.signed_in()
+        async with here.client() as client:
+            await here.begin(client, browser, is_file=True)
+            await browser.post("session/end")
+            got = b""
+            with suppress(trio.BrokenResourceError):
+                while data := await client.stream.receive_some():
+                    got += data
+            assert got.startswith(b"HTTP/1.1 200")
+            assert not got.endswith(b"\r\n0\r\n\r\n")
+        await until(lambda: here.open_feeds == 0)
+        assert here.source.ended == ["cancelled"]
+
+
+@BOTH
+async def test_file_that_is_whole_ends_in_order(tmp_path: Path, is_tls: bool) -> None:
+    async with place(folder=tmp_path if is_tls else None) as here:
+        browser = await here.site.signed_in()
+        answer = await browser.post("feed", {"pieces": 3, "goes_on": False, "is_file": True})
+        assert (answer.status, answer.body) == (200, b"xxx")
+
+
+@BOTH
 async def test_client_that_hangs_up_ends_its_feed(tmp_path: Path, is_tls: bool) -> None:
     async with place(folder=tmp_path if is_tls else None) as here:
         browser = await here.site.signed_in()
@@ -204,6 +231,19 @@ async def test_so_many_feeds_are_open_at_once_and_no_more() -> None:
             assert (await bob.post("feed")).status == 429, "of all sessions"
         await until(lambda: here.open_feeds == 0)
         assert (await ada.post("feed", {"goes_on": False})).status == 200
+
+
+async def test_sessions_of_one_token_leave_feeds_to_others() -> None:
+    async with place(replace(PLENTY, live_max=4, live_per_token_max=2)) as here:
+        by = operator()
+        one, two = await here.site.signed_in(by), await here.site.signed_in(by)
+        async with here.client() as first, here.client() as second, here.client() as third:
+            await here.begin(first, one)
+            await here.begin(second, two)
+            await until(lambda: here.open_feeds == 2)
+            assert (await two.post("feed")).status == 429
+            await here.begin(third, await here.site.signed_in(operator(sub="bob")))
+            await until(lambda: here.open_feeds == 3)
 
 
 async def test_feed_ends_when_the_time_of_its_session_is_up(autojump_clock: MockClock) -> None:

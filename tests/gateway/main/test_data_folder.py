@@ -196,7 +196,7 @@ def test_revocation_that_the_disk_takes_in_part_counts_now_and_spoils_no_later_o
         folder.revoke(second)
         folder.revoke(first)
     with DataFolder.hold(tmp_path / "data", NOW_MS) as folder:
-        assert {first, second} <= set(folder._revoked())  # noqa: SLF001
+        assert {first, second} <= set(folder.revoked())
 
 
 def test_node_id_that_another_tenant_has_is_not_enrolled_again(tmp_path: Path) -> None:

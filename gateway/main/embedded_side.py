@@ -1,0 +1,40 @@
+"""A gateway by itself: its log is a file in the data folder, and who is where is known in memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from actors.bus.bus import Bus
+from actors.bus.local_directory import LocalDirectory
+from actors.log.sqlite_store import SqliteStore
+from actors.node.fleet import Fleet
+from actors.supervision.supervisor import Supervisor
+from gateway.main.data_folder import DataFolder
+
+
+class EmbeddedSide:
+    """A `gateway.main.side.Side`."""
+
+    shares_ports = False
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+        self.directory = LocalDirectory(store)
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, folder: DataFolder) -> AsyncIterator["EmbeddedSide"]:
+        async with await SqliteStore.open(folder.log_path) as store:
+            yield cls(store)
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """Nobody else changes it."""
+
+    def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
+        del supervisor
+        return fleet
+
+    def takes_nodes(self) -> bool:
+        return True
+
+    def is_ready(self) -> bool:
+        return True

@@ -1,0 +1,199 @@
+"""A gateway that is one of several on NATS JetStream: connection, log, buckets, and what keeps its view of them true.
+
+A process has an id of its own, new with each start. While it does not reach the engine for longer than `lost_s_max` it
+sends its nodes away: others may have them. It says goodbye by taking its entry out, so nobody waits for that to end.
+"""
+
+import os
+import platform
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+import trio
+from ulid import ULID
+
+from actors.bus.bus import Bus
+from actors.bus.directory import HERE
+from actors.engine.engine_bus import EngineBus
+from actors.engine.engine_directory import EngineDirectory
+from actors.engine.heartbeat import Me
+from actors.engine.janitor import Janitor
+from actors.engine.presence_rules import PROCESS, Standing
+from actors.log.store import CannotOpenError
+from actors.node.fleet import Fleet
+from actors.node.moment import Moment
+from actors.supervision.child import ChildSpec, Kind
+from actors.supervision.stop_ladder import Stage
+from actors.supervision.supervisor import Supervisor
+from gateway.engine.connection import Connection, NotConnectedError
+from gateway.engine.credentials import NOBODY, BadCredentialsError, Credentials, read_credentials
+from gateway.engine.nats_kv import NatsKv
+from gateway.engine.nats_messages import NatsMessages
+from gateway.engine.nats_runs import Names
+from gateway.engine.nats_store import NatsStore
+from gateway.engine.nats_thread import ConnectionSettings
+from gateway.engine.objects import NotReadyError, Objects
+from gateway.engine.objects_rules import CONFIG, LIVE, MANIFESTS
+from gateway.engine.syncing import is_always_synced
+from gateway.main.data_folder import Place
+from gateway.main.engine_settings import EngineSettings
+from gateway.main.settings import UNIX, Address, Settings, SettingsError
+from schemas.closes import NodeClose
+
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+_GOODBYE_S_MAX = 1.0  # for our entry to be taken out; then it ends by itself after `dead_s`
+
+
+class EngineSide:
+    """A `gateway.main.side.Side`."""
+
+    shares_ports = True
+
+    def __init__(
+        self,
+        link: Connection,
+        store: NatsStore,
+        names: Names,
+        settings: EngineSettings,
+        me: Me,
+        now: Callable[[], Moment],
+    ) -> None:
+        """Use `opened`."""
+        self._now = now
+        bounds = settings.bounds
+        self.link, self.store, self.names, self.me = link, store, names, me
+        self.settings = settings
+        self.config = NatsKv(link, names, CONFIG, bounds)
+        self.live = NatsKv(link, names, LIVE, bounds)
+        self.directory = EngineDirectory(self.live, NatsKv(link, names, MANIFESTS, bounds), me, settings.presence)
+        self.janitor = Janitor(self.live, me.process, settings.presence, self.directory.settle_lost)
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, settings: Settings, place: Place, now: Callable[[], Moment]) -> AsyncIterator["EngineSide"]:
+        engine = settings.engine
+        names = _names(engine.prefix)
+        connection = _connection_settings(engine, "credentials")
+        try:
+            is_synced = await _is_synced(engine)
+            link = await Connection.open(connection)
+        except NotConnectedError as error:
+            raise CannotOpenError(str(error)) from error
+        async with link:
+            try:
+                log_id = await Objects(link, names, engine.bounds).prepare(is_synced)
+            except NotReadyError as error:
+                raise CannotOpenError(f"the engine is not as it has to be: {error}") from error
+            live = NatsKv(link, names, LIVE, engine.bounds)
+            me = Me(
+                process=str(ULID()),
+                host=platform.node(),
+                address=_internal_address(engine, place),
+                wall_ms=lambda: now().wall_ms,
+                stamped_ms=live.stamped_ms,
+            )
+            store = NatsStore(link, names, log_id, lambda: now().wall_ms / 1000, engine=engine.bounds)
+            async with store:
+                side = cls(link, store, names, engine, me, now)
+                try:
+                    yield side
+                finally:
+                    await side.say_goodbye()
+
+    def begin(self, supervisor: Supervisor) -> None:
+        _keep(supervisor, "engine_connection", self.link.watch, Kind.FATAL, Stage.LOG)
+        _keep(supervisor, "engine_directory", self.directory.run, Kind.PERMANENT, Stage.CORE)
+
+    def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
+        bus = EngineBus(
+            fleet, self.directory, NatsMessages(self.link), self.me.process, self._now, prefix=self.names.prefix
+        )
+        supervisor.start(
+            ChildSpec(name="bus", run=bus.run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=bus.stop)
+        )
+        fleet.sweeps = self._sweeps
+        fleet.compacts = self.janitor.is_here
+        self.directory.on_superseded = fleet.supersede
+        _keep(supervisor, "janitor", self.janitor.run, Kind.PERMANENT, Stage.CORE)
+        _keep(supervisor, "engine_standing", lambda: self._watch_standing(fleet), Kind.PERMANENT, Stage.CORE)
+        return bus
+
+    def takes_nodes(self) -> bool:
+        return self.directory.standing() is Standing.READY
+
+    def is_ready(self) -> bool:
+        return self.takes_nodes()
+
+    def _sweeps(self, node_id: str) -> bool:
+        """What a live node has left, the process with its session settles."""
+        record = self.directory.find(node_id)
+        is_elsewhere = record is not None and record.live and record.owner != HERE
+        return self.janitor.is_here() and not is_elsewhere
+
+    async def _watch_standing(self, fleet: Fleet) -> None:
+        before = Standing.READY
+        while True:
+            standing = self.directory.standing()
+            if standing is not before:
+                log.warning("engine_standing", standing=standing)
+                before = standing
+            if standing is Standing.LOST:
+                fleet.end_all(NodeClose.SERVICE_RESTART)
+            await trio.sleep(self.settings.heartbeat_s / 2)
+
+    async def say_goodbye(self) -> None:
+        with trio.CancelScope(shield=True), trio.move_on_after(_GOODBYE_S_MAX):
+            await self.live.delete(PROCESS + self.me.process)
+
+
+def _keep(supervisor: Supervisor, name: str, run: Callable[[], object], kind: Kind, stage: Stage) -> None:
+    supervisor.start(ChildSpec(name=name, run=run, kind=kind, stage=stage))  # type: ignore[arg-type]
+
+
+def _internal_address(engine: EngineSettings, place: Place) -> str:
+    """Where other processes hand over what is ours to answer: those of other machines need `internal_listen`."""
+    if engine.internal_listen is None:
+        return f"{UNIX}{place.socket}"
+    address = Address.parse(engine.internal_listen)
+    return f"{address.host}:{address.port + place.number}"
+
+
+def _names(prefix: str) -> Names:
+    try:
+        return Names(prefix)
+    except ValueError as error:
+        raise SettingsError(f"engine.prefix: {error}") from None
+
+
+async def _is_synced(engine: EngineSettings) -> bool | None:
+    """Raises NotConnectedError."""
+    if engine.system_credentials is None:
+        return None
+    async with await Connection.open(_connection_settings(engine, "system_credentials")) as system:
+        return await is_always_synced(system)
+
+
+def _connection_settings(engine: EngineSettings, name: str) -> ConnectionSettings:
+    who = _credentials(getattr(engine, name), name)
+    return ConnectionSettings(
+        servers=engine.servers,
+        token=who.token,
+        user=who.user,
+        password=who.password,
+        nkey=who.nkey,
+        jwt=who.jwt,
+        tls_ca=None if engine.tls_ca is None else Path(engine.tls_ca),
+        name=f"heliograph {os.getpid()}",
+    )
+
+
+def _credentials(path: str | None, name: str) -> Credentials:
+    if path is None:
+        return NOBODY
+    try:
+        return read_credentials(Path(path))
+    except (OSError, BadCredentialsError) as error:
+        raise SettingsError(f"engine.{name}: cannot use {path}: {error}") from None

@@ -1,0 +1,68 @@
+"""What differs between a gateway by itself and one of several, as one object that is chosen once, at start.
+
+Everything else of a gateway is the same and does not know which it is. `embedded_side` is that of a gateway by itself,
+`engine_side` that of one of several; the latter's packages are looked for only where it is wanted.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from actors.bus.bus import Bus
+from actors.bus.directory import OwnersDirectory
+from actors.ledger.ledgers import LedgerStore
+from actors.node.fleet import Fleet
+from actors.node.moment import Moment
+from actors.supervision.supervisor import Supervisor
+from gateway.main.data_folder import DataFolder, Place
+from gateway.main.embedded_side import EmbeddedSide
+from gateway.main.settings import Settings
+
+
+class ServingStore(LedgerStore, Protocol):
+    """A log that counts what it does."""
+
+    @property
+    def answered(self) -> Mapping[type[object], int]:
+        """Appends so far, by the kind of answer."""
+
+    @property
+    def queued_appends(self) -> int:
+        """Not durable yet."""
+
+
+class Side(Protocol):
+    """In this order: `begin`, then what the log and the directory say is loaded, then `join`."""
+
+    @property
+    def store(self) -> ServingStore: ...
+
+    @property
+    def directory(self) -> OwnersDirectory: ...
+
+    @property
+    def shares_ports(self) -> bool:
+        """Whether other processes of this machine listen where this one does."""
+
+    def begin(self, supervisor: Supervisor) -> None:
+        """Start what keeps the directory true."""
+
+    def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
+        """Start what runs as long as the gateway does; how nodes are reached."""
+
+    def takes_nodes(self) -> bool:
+        """Whether this process may have sessions of nodes now."""
+
+    def is_ready(self) -> bool:
+        """Whether what is shared with others is in order. That the log takes writes is found out besides."""
+
+
+def opened_side(
+    settings: Settings, folder: DataFolder, place: Place, now: Callable[[], Moment]
+) -> AbstractAsyncContextManager[Side]:
+    """Raises SettingsError and CannotOpenError: the text says what to do."""
+    if settings.engine.url is None:
+        return EmbeddedSide.opened(folder)
+    from gateway.main.engine_side import EngineSide  # only here is a client of NATS needed
+
+    return EngineSide.opened(settings, place, now)
