@@ -8,6 +8,8 @@ from actors.bus.local_directory import LocalDirectory
 from actors.log.sqlite_store import SqliteStore
 from actors.node.fleet import Fleet
 from actors.supervision.supervisor import Supervisor
+from gateway.governance.policy.source import PolicySource
+from gateway.main.agreed import Agreed, agreed_alone
 from gateway.main.data_folder import DataFolder
 
 
@@ -16,7 +18,8 @@ class EmbeddedSide:
 
     shares_ports = False
 
-    def __init__(self, store: SqliteStore) -> None:
+    def __init__(self, store: SqliteStore, folder: DataFolder) -> None:
+        self._folder = folder
         self.store = store
         self.directory = LocalDirectory(store)
 
@@ -24,7 +27,10 @@ class EmbeddedSide:
     @asynccontextmanager
     async def opened(cls, folder: DataFolder) -> AsyncIterator["EmbeddedSide"]:
         async with await SqliteStore.open(folder.log_path) as store:
-            yield cls(store)
+            yield cls(store, folder)
+
+    def agree(self, policy: PolicySource) -> Agreed:
+        return agreed_alone(self._folder, self.store, self.directory, policy)
 
     def begin(self, supervisor: Supervisor) -> None:
         """Nobody else changes it."""
@@ -34,6 +40,9 @@ class EmbeddedSide:
         return fleet
 
     def takes_nodes(self) -> bool:
+        return True
+
+    def serves(self) -> bool:
         return True
 
     def is_ready(self) -> bool:

@@ -49,7 +49,6 @@ from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
-from gateway.identity.revocations import FolderRevocations
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
@@ -156,7 +155,7 @@ async def running(
     door_settings, device_settings = settings.door_settings, settings.device_settings
     http_tls = server_context("http", settings.http.tls_certificate, settings.http.tls_key, ALPN)
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
-    policy = PolicySource.open(settings.governance)
+    policy_file = PolicySource.open(settings.governance)
     token_keys = TokenKeys.open(settings.access)
     check_engine(settings)
     scheme = "http" if http_tls is None else "https"
@@ -185,7 +184,10 @@ async def running(
         ):
             store, supervisor = side.store, Supervisor()
             await nursery.start(supervisor.run)
+            agreed = side.agree(policy_file)
             side.begin(supervisor)
+            await agreed.load()
+            policy = agreed.policy
             policy.start(supervisor)
             if token_keys is not None:
                 token_keys.start(supervisor)
@@ -204,11 +206,14 @@ async def running(
                 renew,
                 side.directory,
                 side.takes_nodes,
+                agreed.register,
+                agreed.find_leaf,
             )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
             directory, bus = side.directory, side.join(supervisor, devices.fleet)
-            lives = NodeLives(folder, devices.register, directory, devices.fleet, new_id, now_here)
+            lives = NodeLives(folder, agreed.register, directory, devices.fleet, new_id, now_here, agreed.leafs)
+            agreed.register.on_others = lives.others_did
             await lives.load()
             devices.on_login = lives.logged_in
             governor = Governor(lambda: policy.current, devices.ledgers, directory)
@@ -376,14 +381,14 @@ async def running(
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console.console).routes,
-                AdminPolicy(actions, None).routes,
+                AdminPolicy(actions, agreed.pushed).routes,
             ]
             if kept_audit is not None:
                 more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
             if admin_spaces is not None:
                 more.append(admin_spaces.routes)
-            revocations = FolderRevocations(folder, revoke)
-            admin_api = Admin(operators, folder, store, ledgers, audit, revocations, new_id, now_here, *more)
+            agreed.revocations.end_opened = revoke
+            admin_api = Admin(operators, folder, store, ledgers, audit, agreed.revocations, new_id, now_here, *more)
             admin_routes = {**admin_api.routes, **console.console.routes}
             metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
             features = (
