@@ -1,6 +1,6 @@
 """A gateway by itself: its log is a file in the data folder, and who is where is known in memory."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from actors.bus.bus import Bus
@@ -20,6 +20,7 @@ class EmbeddedSide:
 
     def __init__(self, store: SqliteStore, folder: DataFolder) -> None:
         self._folder = folder
+        self.on_blind: Callable[[], None] = lambda: None  # nobody else could know more
         self.store = store
         self.directory = LocalDirectory(store)
 

@@ -67,6 +67,7 @@ class EngineSide:
     ) -> None:
         """Use `opened`."""
         self._folder, self._now = folder, now
+        self.on_blind: Callable[[], None] = lambda: None
         bounds = settings.bounds
         self.link, self.store, self.names, self.me = link, store, names, me
         self.settings = settings
@@ -166,6 +167,8 @@ class EngineSide:
                 before = standing
             if standing is Standing.LOST or not self.serves():
                 fleet.end_all(NodeClose.SERVICE_RESTART)
+            if not self.serves():
+                self.on_blind()
             await trio.sleep(self.settings.heartbeat_s / 2)
 
     async def say_goodbye(self) -> None:

@@ -415,6 +415,12 @@ async def running(
             for feature in features:
                 feature.start(supervisor)
 
+            def end_all() -> None:
+                for feature in features:
+                    feature.end_all()
+
+            side.on_blind = end_all
+
             def takes_upgrade(path: str) -> bool:
                 return any(feature.takes_upgrade(path) for feature in features)
 
@@ -429,7 +435,13 @@ async def running(
 
             door = Door(
                 supervisor,
-                Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade, form_of=form_of),
+                Router(
+                    new_id,
+                    *(feature.routes for feature in features),
+                    takes_upgrade=takes_upgrade,
+                    form_of=form_of,
+                    serves=side.serves,
+                ),
                 body_bytes_max=body_bytes_max,
                 settings=door_settings,
                 tls=http_tls,
@@ -447,7 +459,7 @@ async def running(
             if admin is not None:
                 admin_door = Door(
                     supervisor,
-                    Router(new_id, admin_routes, metrics_routes),
+                    Router(new_id, admin_routes, metrics_routes, serves=side.serves),
                     body_bytes_max=_body_bytes_max,
                     settings=door_settings,
                     tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says

@@ -42,6 +42,9 @@ class Side(Protocol):
     @property
     def directory(self) -> OwnersDirectory: ...
 
+    on_blind: Callable[[], None]
+    """Called while this process does not serve."""
+
     @property
     def shares_ports(self) -> bool:
         """Whether other processes of this machine listen where this one does."""
