@@ -243,7 +243,7 @@ class TelemetryElsewhere:
             there = [feed for feed in self._of_owner.get(owner, ()) if feed.is_live]
             wanted = tuple(feed.attach_id for feed in self._of_owner.get(owner, ()))
             ping, subject = wire.Ping(self._process, wanted), wire.Subjects(self._prefix, owner).ping
-            said = await self._messages.ask(subject, wire.encode(ping), timeout_s=self._settings.lease_s)
+            said = await self._messages.ask(subject, wire.encode(ping), timeout_s=self._settings.ping_s)
         finally:
             self._pinging.discard(owner)
         if said is NoReply.NO_RESPONDERS:

@@ -18,8 +18,7 @@ class EmbeddedSide:
 
     shares_ports = False
 
-    def __init__(self, store: SqliteStore, folder: DataFolder) -> None:
-        self._folder = folder
+    def __init__(self, store: SqliteStore) -> None:
         self.on_blind: Callable[[], None] = lambda: None  # nobody else could know more
         self.store = store
         self.directory = LocalDirectory(store)
@@ -28,10 +27,10 @@ class EmbeddedSide:
     @asynccontextmanager
     async def opened(cls, folder: DataFolder) -> AsyncIterator["EmbeddedSide"]:
         async with await SqliteStore.open(folder.log_path) as store:
-            yield cls(store, folder)
+            yield cls(store)
 
-    def agree(self, policy: PolicySource) -> Agreed:
-        return agreed_alone(self._folder, self.store, self.directory, policy)
+    def agree(self, folder: DataFolder, policy: PolicySource) -> Agreed:
+        return agreed_alone(folder, self.store, self.directory, policy)
 
     def begin(self, supervisor: Supervisor) -> None:
         """Nobody else changes it."""

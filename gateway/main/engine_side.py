@@ -16,6 +16,7 @@ from ulid import ULID
 
 from actors.bus.bus import Bus
 from actors.bus.directory import HERE
+from actors.engine.engine_bus import EngineBus
 from actors.engine.engine_directory import EngineDirectory
 from actors.engine.facts import Facts
 from actors.engine.feeds import Feeds
@@ -31,6 +32,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.engine.connection import Connection, NotConnectedError
 from gateway.engine.credentials import NOBODY, BadCredentialsError, Credentials, read_credentials
 from gateway.engine.nats_kv import NatsKv
+from gateway.engine.nats_messages import NatsMessages
 from gateway.engine.nats_runs import Names
 from gateway.engine.nats_store import NatsStore
 from gateway.engine.nats_thread import ConnectionSettings
@@ -40,9 +42,9 @@ from gateway.engine.syncing import is_always_synced
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed
 from gateway.main.agreed_among_several import agreed_among_several
-from gateway.main.data_folder import DataFolder
+from gateway.main.data_folder import DataFolder, Place
 from gateway.main.engine_settings import EngineSettings
-from gateway.main.settings import Settings, SettingsError
+from gateway.main.settings import UNIX, Address, Settings, SettingsError
 from schemas.closes import NodeClose
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -62,11 +64,10 @@ class EngineSide:
         names: Names,
         settings: EngineSettings,
         me: Me,
-        folder: DataFolder,
         now: Callable[[], Moment],
     ) -> None:
         """Use `opened`."""
-        self._folder, self._now = folder, now
+        self._now = now
         self.on_blind: Callable[[], None] = lambda: None
         bounds = settings.bounds
         self.link, self.store, self.names, self.me = link, store, names, me
@@ -80,9 +81,7 @@ class EngineSide:
 
     @classmethod
     @asynccontextmanager
-    async def opened(
-        cls, settings: Settings, folder: DataFolder, now: Callable[[], Moment]
-    ) -> AsyncIterator["EngineSide"]:
+    async def opened(cls, settings: Settings, place: Place, now: Callable[[], Moment]) -> AsyncIterator["EngineSide"]:
         engine = settings.engine
         names = _names(engine.prefix)
         connection = _connection_settings(engine, "credentials")
@@ -100,21 +99,21 @@ class EngineSide:
             me = Me(
                 process=str(ULID()),
                 host=platform.node(),
-                address="",
+                address=_internal_address(engine, place),
                 wall_ms=lambda: now().wall_ms,
                 stamped_ms=live.stamped_ms,
             )
             store = NatsStore(link, names, log_id, lambda: now().wall_ms / 1000, engine=engine.bounds)
             async with store:
-                side = cls(link, store, names, engine, me, folder, now)
+                side = cls(link, store, names, engine, me, now)
                 try:
                     yield side
                 finally:
                     await side.say_goodbye()
 
-    def agree(self, policy: PolicySource) -> Agreed:
+    def agree(self, folder: DataFolder, policy: PolicySource) -> Agreed:
         return agreed_among_several(
-            self._folder,
+            folder,
             self.store,
             self.directory,
             policy,
@@ -131,12 +130,18 @@ class EngineSide:
         _keep(supervisor, "engine_feeds", self.feeds.run, Kind.PERMANENT, Stage.CORE)
 
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
+        bus = EngineBus(
+            fleet, self.directory, NatsMessages(self.link), self.me.process, self._now, prefix=self.names.prefix
+        )
+        supervisor.start(
+            ChildSpec(name="bus", run=bus.run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=bus.stop)
+        )
         fleet.sweeps = self._sweeps
         fleet.compacts = self.janitor.is_here
         self.directory.on_superseded = fleet.supersede
         _keep(supervisor, "janitor", self.janitor.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_standing", lambda: self._watch_standing(fleet), Kind.PERMANENT, Stage.CORE)
-        return fleet
+        return bus
 
     def standing(self) -> Standing:
         """The worse of what is known of nodes, and of what is agreed."""
@@ -178,6 +183,14 @@ class EngineSide:
 
 def _keep(supervisor: Supervisor, name: str, run: Callable[[], object], kind: Kind, stage: Stage) -> None:
     supervisor.start(ChildSpec(name=name, run=run, kind=kind, stage=stage))  # type: ignore[arg-type]
+
+
+def _internal_address(engine: EngineSettings, place: Place) -> str:
+    """Where other processes hand over what is ours to answer: those of other machines need `internal_listen`."""
+    if engine.internal_listen is None:
+        return f"{UNIX}{place.socket}"
+    address = Address.parse(engine.internal_listen)
+    return f"{address.host}:{address.port + place.number}"
 
 
 def _names(prefix: str) -> Names:

@@ -16,7 +16,7 @@ from actors.node.moment import Moment
 from actors.supervision.supervisor import Supervisor
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed
-from gateway.main.data_folder import DataFolder
+from gateway.main.data_folder import DataFolder, Place
 from gateway.main.embedded_side import EmbeddedSide
 from gateway.main.settings import Settings
 
@@ -49,7 +49,7 @@ class Side(Protocol):
     def shares_ports(self) -> bool:
         """Whether other processes of this machine listen where this one does."""
 
-    def agree(self, policy: PolicySource) -> Agreed:
+    def agree(self, folder: DataFolder, policy: PolicySource) -> Agreed:
         """What is decided once, for all gateways. `policy`: what a file says."""
 
     def begin(self, supervisor: Supervisor) -> None:
@@ -68,10 +68,12 @@ class Side(Protocol):
         """Whether what is shared with others is in order. That the log takes writes is found out besides."""
 
 
-def opened_side(settings: Settings, folder: DataFolder, now: Callable[[], Moment]) -> AbstractAsyncContextManager[Side]:
+def opened_side(
+    settings: Settings, folder: DataFolder, place: Place, now: Callable[[], Moment]
+) -> AbstractAsyncContextManager[Side]:
     """Raises SettingsError and CannotOpenError: the text says what to do."""
     if settings.engine.url is None:
         return EmbeddedSide.opened(folder)
     from gateway.main.engine_side import EngineSide  # only here is a client of NATS needed
 
-    return EngineSide.opened(settings, folder, now)
+    return EngineSide.opened(settings, place, now)

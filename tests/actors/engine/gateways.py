@@ -1,5 +1,6 @@
 """Gateways that share nodes: each a fleet, a directory and a bus of its own; what is between them is to be given."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,8 +21,15 @@ from actors.node.fleet import Fleet
 from actors.supervision.supervisor import Supervisor
 from schemas.frames import Cmd, Frame, Telemetry
 from tests.actors.node.calling import ECHO
-from tests.actors.node.harness import Gateway, ScriptedNode, now, until
+from tests.actors.node.harness import Gateway, ScriptedNode, now
 from tests.schemas.examples import FRAME, NODE_ID
+
+
+async def until(holds: Callable[[], bool], s_max: float = 60.0) -> None:
+    """Let time pass until it does."""
+    with trio.fail_after(s_max):
+        while not holds():  # noqa: ASYNC110 (of another process: there is no event to wait for)
+            await trio.sleep(0.02)
 
 
 @dataclass(slots=True, eq=False)

@@ -30,9 +30,9 @@ from tests.actors.engine.gateways import (
     one_process,
     sent,
     telemetry,
+    until,
 )
 from tests.actors.node.calling import ECHO, SUBSCRIBE
-from tests.actors.node.harness import until
 from tests.schemas.examples import FRAME, NODE_ID
 
 TEST_S_MAX = 30.0
