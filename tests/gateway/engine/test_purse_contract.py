@@ -14,6 +14,7 @@ from actors.bus.purse import Denied, Granted, NotNow, Order, OverBudget
 from actors.engine.engine_purse import EnginePurse
 from actors.engine.memory_messages import MemoryBroker, MemoryMessages
 from actors.engine.messages import Messages
+from actors.engine.settings import PurseSettings
 from actors.ledger.ledger import Agent
 from actors.ledger.ledgers import LedgerBook, Ledgers, LedgerStore
 from actors.ledger.rules import Exceeded, LedgerState
@@ -26,6 +27,7 @@ from tests.actors.log.shelves import NatsShelf, bounded
 
 TEST_S_MAX = 30.0
 _numbers = count()
+PATIENT = PurseSettings(purse_timeout_ms=20_000)  # however busy this machine is, no owner is taken to have died
 
 
 class Till(Protocol):
@@ -123,7 +125,7 @@ async def till(server: ServerRun | str) -> AsyncIterator[Till]:
             if shelf is not None:
                 opened = await stack.enter_async_context(await shelf.open())
                 store, messages = opened, NatsMessages(opened.link)
-            purses.append(EnginePurse(store, messages, name, now, prices, prefix=prefix))
+            purses.append(EnginePurse(store, messages, name, now, prices, PATIENT, prefix))
             nursery.start_soon(purses[-1].run)
         yield Elsewhere(*purses)
         nursery.cancel_scope.cancel()
