@@ -6,10 +6,11 @@ from trio.testing import MockClock
 
 from actors.node.moment import Moment
 from gateway.calls.admission import Admitted, Reservation
+from gateway.calls.audit import OVER_HTTP, CallRecord
 from gateway.governance.policy.policy import Policy
 from gateway.mcp.errors import RpcError
 from tests.actors.node.harness import ScriptedNode, now, until
-from tests.gateway.api.client import AGENT, token
+from tests.gateway.api.client import token
 from tests.gateway.api.test_app import ECHO, SNAPSHOT, SUBSCRIBE, live_node, refused
 from tests.gateway.calls.site import Anything, Site
 from tests.gateway.mcp.test_methods import principal
@@ -164,7 +165,7 @@ async def test_failed_call_is_charged_and_one_that_never_became_a_command_is_not
     node = await live_node(site.fleet, nursery, answers=False)
     assert refused(await site.http(message="hi")) == (504, "E_DEADLINE_EXCEEDED")
     node.fail((await node.commands(1))[0], "E_INTERNAL", begun=True)
-    await until(lambda: (account := site.ledgers.account("acme", AGENT)) is not None and account.is_at_rest)
+    await site.settled()
     assert await site.spent() == PRICE
     node.connection.hang_up()
     await until(lambda: len(site.fleet.nodes) == 0)
@@ -193,8 +194,9 @@ async def test_a_thousand_at_once_against_a_budget_for_a_hundred_charge_a_hundre
 
     async def call(number: int) -> None:
         admitted = await admission.admit(principal(), Anything, {})
+        record = CallRecord(principal(), OVER_HTTP, now())
         if isinstance(admitted, Admitted):
-            async with admission.reserve(admitted, f"call-{number}") as reserved:
+            async with admission.reserve(admitted, f"call-{number}", record) as reserved:
                 if isinstance(reserved, Reservation):
                     await trio.sleep(0.01)
                     reserved.reached = True
