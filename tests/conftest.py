@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 import trio
 from hypothesis import settings
-from hypothesis import settings
 
 from gateway.engine.server_run import ServerRun
 from tests.signals import let_children_hear

@@ -140,24 +140,9 @@ class Admin:
         target = {name: getattr(request, name) for name in ("token_class", "sub", "tenant")}
         return Done({"token": token, "jti": jti}, {**target, "scopes": scopes, "jti": jti})
 
-<<<<<<< HEAD
-    def _revoke(self, request: RevokeWish, _: Principal) -> Outcome:
-        try:
-            self._folder.revoke(request.jti)
-        except OSError:
-            return Declined(
-                "not_durable",
-                "The token is refused from now on, but that could not be written: it holds until the gateway restarts.",
-                "Make room in the data folder, then revoke it again.",
-                Code.INTERNAL,
-            )
-        finally:
-            self._end_what_it_opened(request.jti)
-=======
-    async def _revoke(self, request: _Revoke, _: Principal) -> Outcome:
+    async def _revoke(self, request: RevokeWish, _: Principal) -> Outcome:
         if not await self._revocations.revoke(request.jti):
             return Declined("not_durable", self._revocations.NOT_DURABLE, self._revocations.REMEDY, Code.INTERNAL)
->>>>>>> main
         return Done({"revoked": request.jti}, {"jti": request.jti})
 
     # ---- looks ------------------------------------------------------------------------------------------------------

@@ -167,6 +167,12 @@ class RemovedPasskey(TypedDict):
     removed: str
 
 
+class PushedPolicy(TypedDict):
+    revision: int
+    policy: str
+    entries: int
+
+
 class SpaceShown(TypedDict):
     space_id: str
     project_id: str | None

@@ -82,7 +82,7 @@ class McpEndpoint:
     def feature(self) -> Feature:
         routes = {self.view.path: (ANY, self.handle), self.view.metadata_path: (ANY, self.metadata)}
         operations = view_operations(self.view.path, self.view.metadata_path)
-        return Feature(routes, operations, self.start, self.revoke)
+        return Feature(routes, operations, self.start, self.revoke, self.end_all)
 
     def start(self, supervisor: Supervisor) -> None:
         self._lane.start(supervisor)
@@ -92,6 +92,9 @@ class McpEndpoint:
     def revoke(self, token_id: str) -> None:
         """An agent's token was revoked: its requests and sessions end."""
         self._lane.revoke(token_id)
+
+    def end_all(self) -> None:
+        self._lane.end_all()
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
