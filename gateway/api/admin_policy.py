@@ -56,11 +56,10 @@ class AdminPolicy:
     def __init__(self, actions: Actions, policy: SharedPolicy | None) -> None:
         """`policy`: None where it is a file's."""
         self._policy = policy
-        take = OperatorScope.POLICY_WRITE
         self.routes: OperatorRoutes = {
             "/admin/policy/push": actions.action(
                 "push_policy",
-                take,
+                OperatorScope.POLICY_WRITE,
                 Push,
                 self.push,
                 About("Put another policy in force at several gateways.", PushedPolicy),
