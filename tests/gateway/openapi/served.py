@@ -33,6 +33,7 @@ EVERYTHING: Mapping[str, Any] = {
     "push.vapid_public_key": PUBLIC,
     "push.vapid_private_key": PRIVATE,
     "push.vapid_subject": "mailto:ops@example.org",
+    "audit.write_s": 0.0,
     **{f"{rate}_burst": 1_000_000 for rate in _RATES if rate != "projects.presign"},
 }
 
