@@ -79,11 +79,13 @@ format: env  ## rewrite the code in the house format
 
 bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.decode
+	$(BIN)/python -m bench.hostile_frames
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.door
 	$(BIN)/python -m bench.fanout
 	$(BIN)/python -m bench.pii
+	$(BIN)/python -m bench.false_positives
 	$(BIN)/python -m bench.governance
 	$(BIN)/python -m bench.mcp
 	$(BIN)/python -m bench.calls
