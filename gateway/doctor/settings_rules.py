@@ -95,7 +95,7 @@ def _proxies(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 "proxies",
-                f"{section}.trusted_proxies has every address: whoever comes can pretend to be anybody",
+                f"{section}.trusted_proxies has every address: any client can pretend to have any address",
                 "name the networks of your proxies alone",
             )
 
@@ -107,7 +107,7 @@ def _operators(settings: Settings, http: Address) -> Iterator[Finding]:
         yield Finding(
             Severity.NOTE,
             "operators",
-            "operators' routes (/admin, /metrics) are where agents come, behind operators' tokens",
+            "operators' routes (/admin, /metrics) share the agents' address; operators' tokens protect them",
             f'give them a listener of their own: admin.listen = "{UNIX}/run/heliograph/admin.sock"',
         )
     if settings.http.metrics_open:
