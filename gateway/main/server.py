@@ -15,7 +15,6 @@ from typing import Protocol, TypeAlias
 import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
-from actors.console.operator_passkeys import OperatorPasskeys
 from actors.member.members import Members
 from actors.project.projects import Projects
 from actors.push.counts import PushCounts
@@ -245,14 +244,14 @@ async def running(
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             members = None
             if token_keys is None:
-                members = Members(
+                members = agreed.members(
                     store, settings.members, now_here, os.urandom, new_id, lambda: f"agent_{uuid.uuid4()}"
                 )
                 await members.load()
             limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
             ceremonies = Ceremonies(limits)
 
-            operator_passkeys = OperatorPasskeys(store, settings.console.passkeys_max, lambda: now_here().wall_ms)
+            operator_passkeys = agreed.passkeys(store, settings.console.passkeys_max, lambda: now_here().wall_ms)
             await operator_passkeys.load()
 
             # A passkey is of one realm: a member's of a tenant, a member's of a space, or an operator's.
@@ -389,7 +388,7 @@ async def running(
                 now_here,
             )
             blobs = None if echo.static is None else echo.static.blobs
-            backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs)
+            backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs, place.number)
             more = [
                 AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,
                 AdminNodes(actions, lives, node_list).routes,
