@@ -15,7 +15,7 @@ import trio
 
 from gateway.main.reload_rules import changes
 from gateway.main.settings import Settings, SettingsError
-from gateway.net.tls import server_context
+from gateway.net.tls import server_context, text_of
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -78,7 +78,7 @@ class Reload:
         self._loaded[section] = look
         log.info("tls_certificate_loaded", listener=section)
         try:
-            listeners.on_change(look[0].decode())
+            listeners.on_change(text_of(look[0]))
         except OSError as error:
             log.error("running_note_not_written", errno=error.errno)
 

@@ -76,6 +76,7 @@ BARE = {
 }
 """Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
+UNIX_PATH_BYTES_MAX = 107  # of a socket; the kernel takes no more
 UNIX = "unix:"
 
 
@@ -88,6 +89,10 @@ class Address(msgspec.Struct, frozen=True):
         host, colon, port = text.rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
             raise SettingsError("an address is HOST:PORT, such as 127.0.0.1:8420; port 0 picks a free one")
+        try:
+            host.encode("idna")  # as whoever looks it up does
+        except UnicodeError:
+            raise SettingsError("the host of an address HOST:PORT has parts of 1 to 63 letters") from None
         return cls(host.strip("[]"), int(port))
 
 
@@ -105,7 +110,12 @@ class UnixAddress(msgspec.Struct, frozen=True):
         path = text.removeprefix(UNIX)
         if not path or "\0" in path:
             raise SettingsError("a unix socket is unix:/path/to/socket")
-        return cls(Path(path).absolute())  # for commands too, wherever they are run
+        absolute = Path(path).absolute()  # for commands too, wherever they are run
+        if len(os.fsencode(absolute)) > UNIX_PATH_BYTES_MAX:
+            raise SettingsError(
+                f"the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes: choose a shorter one"
+            )
+        return cls(absolute)
 
 
 class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

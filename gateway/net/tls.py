@@ -10,6 +10,9 @@ from pathlib import Path
 
 from gateway.main.settings import SettingsError
 
+_BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_OTHER_BLOCK = re.compile("-----BEGIN (?:X509|TRUSTED) CERTIFICATE-----")
+
 
 def server_context(
     section: str, certificate: str | None, key: str | None, alpn: Sequence[str] = ()
@@ -28,12 +31,18 @@ def server_context(
     try:
         # Whoever starts a gateway may not be there to type a password: an encrypted key is a mistake.
         context.load_cert_chain(certificate, key, password="")
-    except (ssl.SSLError, ValueError) as error:
+    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError; so is a file that has gone since
         reason = getattr(error, "reason", None) or error
         raise SettingsError(
             f"{section}.tls_certificate and {section}.tls_key are PEM files, the certificate with its chain "
             f"and the key that belongs to it, without a password; OpenSSL says: {reason}"
         ) from error
+    # OpenSSL takes some that clients which are given the certificate do not.
+    if _OTHER_BLOCK.search(_read(certificate)) or not _BLOCK.search(_read(certificate)):
+        raise SettingsError(
+            f"{section}.tls_certificate: write each certificate as a block `BEGIN CERTIFICATE`, "
+            "as `openssl x509 -in FILE` prints it"
+        )
     if alpn:
         context.set_alpn_protocols(list(alpn))
     return context
@@ -41,13 +50,22 @@ def server_context(
 
 def leaf(certificate: str) -> str:
     """The listener's own certificate, the first one in its file."""
-    return leaf_of(Path(certificate).read_text())
+    return leaf_of(_read(certificate))
 
 
 def leaf_of(text: str) -> str:
-    found = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    found = _BLOCK.search(text)
     assert found is not None  # `server_context` has read it
     return found[0] + "\n"
+
+
+def text_of(content: bytes) -> str:
+    """Of a PEM file. Whatever stands between its blocks is for people, and in any encoding."""
+    return content.decode("ascii", "replace")
+
+
+def _read(certificate: str) -> str:
+    return text_of(Path(certificate).read_bytes())
 
 
 def client_context(only: str) -> ssl.SSLContext:

@@ -107,7 +107,7 @@ async def test_command_line_knows_the_gateway_by_its_new_certificate(tmp_path: P
 
 
 @pytest.mark.parametrize("section", ["http", "devices"])
-@pytest.mark.parametrize("wrong", ["mismatch", "nonsense", "gone", "encrypted"])
+@pytest.mark.parametrize("wrong", ["mismatch", "nonsense", "gone", "encrypted", "trusted"])
 async def test_certificate_that_does_not_fit_is_told_and_the_old_one_stays(
     tmp_path: Path, section: str, wrong: str
 ) -> None:
@@ -130,6 +130,8 @@ async def test_certificate_that_does_not_fit_is_told_and_the_old_one_stays(
                     Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
                 )
                 file.write_bytes(locked + good[good.index(b"-----BEGIN CERT") :])
+            case "trusted":  # as OpenSSL alone takes it
+                file.write_bytes(good.replace(b" CERTIFICATE-", b" X509 CERTIFICATE-"))
         for _ in range(2):
             with capture_logs() as lines:
                 await gateway.reload.run(reread)
@@ -141,6 +143,18 @@ async def test_certificate_that_does_not_fit_is_told_and_the_old_one_stays(
             await gateway.reload.run(reread)
         assert [line["event"] for line in lines] == ["settings_reloaded"], "all is as it was"
         assert await seen(address) == before
+
+
+@pytest.mark.parametrize("section", ["http", "devices"])
+async def test_words_beside_a_certificate_may_be_in_any_encoding(tmp_path: Path, section: str) -> None:
+    async with gateway_with_tls(tmp_path) as (gateway, reread):
+        new = new_certificate(tmp_path, f"{section}.pem")
+        file = tmp_path / f"{section}.pem"
+        file.write_bytes("Subject: O=Müller\n".encode("latin-1") + file.read_bytes())
+        await gateway.reload.run(reread)
+        assert await seen(gateway.http if section == "http" else gateway.device_address) == new
+    async with gateway_with_tls(tmp_path) as (gateway, _):  # and at a start
+        assert await seen(gateway.http if section == "http" else gateway.device_address) == new
 
 
 async def test_certificate_at_another_path_is_loaded(tmp_path: Path) -> None:
