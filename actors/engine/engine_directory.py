@@ -284,7 +284,7 @@ class EngineDirectory(DirectoryIndex):
     def _heard(self, change: Change) -> None:
         if isinstance(change, Current):
             gone, self._unnamed = self._unnamed, set()
-            for key in gone:
+            for key in sorted(gone):
                 self._heard(Gone(key, 0))
             for node_id, mine in self._mine.items():
                 if mine.left is None and self._told.get(node_id, Stored()).entry != mine:
@@ -313,7 +313,7 @@ class EngineDirectory(DirectoryIndex):
         else:
             self.processes.pop(process, None)
         if was_there != (entry is not None):
-            for node_id in list(self._nodes_of.get(process, ())):
+            for node_id in sorted(self._nodes_of.get(process, ())):
                 self._look(node_id)
 
     def _heard_node(self, node_id: str, change: Entry | Gone) -> None:
