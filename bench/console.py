@@ -203,6 +203,7 @@ class Operator:
 
     def live_nodes(self) -> int:
         """Without a look at the fleet's table."""
+        self._http.close()  # many nodes take longer to dial in than a gateway waits for the next request
         self._http.request("GET", "/metrics", headers={"Authorization": f"Bearer {self._token}"})
         lines = self._http.getresponse().read().decode().splitlines()
         return next(int(float(line.split()[-1])) for line in lines if line.startswith("heliograph_nodes "))

@@ -4,7 +4,7 @@
 The numbers name nobody, but they tell how busy a gateway is and what it is running: not for every agent to know.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
@@ -19,12 +19,19 @@ FOR_SCRAPERS = replace(
 
 
 class MetricsRoute:
-    def __init__(self, render: Callable[[], bytes], scrapers: Authenticator | None) -> None:
-        """Without an authenticator the page is open."""
+    def __init__(
+        self,
+        render: Callable[[], bytes],
+        scrapers: Authenticator | None,
+        render_all: Callable[[], Awaitable[bytes]] | None = None,
+    ) -> None:
+        """Without an authenticator the page is open. `render_all` makes the page of several processes."""
         self._render = render
+        self._render_all = render_all
         self._scrapers = scrapers
         self.routes: Routes = {"/metrics": ("GET", self._page)}
 
     async def _page(self, exchange: Exchange) -> None:
         if self._scrapers is None or await self._scrapers.admit(exchange) is not None:
-            await exchange.answer(200, self._render(), CONTENT_TYPE, {b"cache-control": b"no-store"})
+            page = self._render() if self._render_all is None else await self._render_all()
+            await exchange.answer(200, page, CONTENT_TYPE, {b"cache-control": b"no-store"})

@@ -2,20 +2,26 @@
 
 import argparse
 import signal
+import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+import msgspec
 import trio
 
+from actors.supervision.restart_rules import RestartIntensity
 from gateway.commands.doctor import print_findings
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.parsing import Subparsers, complain
+from gateway.commands.processes import Processes, Ready, StoppedError
 from gateway.commands.reach import person
 from gateway.doctor.finding import Finding, Severity
 from gateway.main.data_folder import makes_tokens
+from gateway.main.engine_check import check_engine
 from gateway.main.server import Running, running
 from gateway.main.settings import Settings, SettingsError, from_environment
 from gateway.main.signals import until_signalled
@@ -32,6 +38,7 @@ def add(commands: Subparsers) -> None:
     serve.add_argument("--engine", metavar="URL", help="NATS, where several gateways share a fleet: nats://HOST:PORT,…")
     serve.add_argument("--processes", type=int, metavar="N", help="gateways on this machine, with --engine (default 1)")
     serve.add_argument("--log", choices=["json", "pretty"], help="default: pretty on a terminal, else JSON lines")
+    serve.add_argument("--child", type=int, metavar="FD", help=argparse.SUPPRESS)  # of `processes`, its parent
     serve.add_argument("--check", action="store_true", help="say what would keep it from starting, and start nothing")
     serve.set_defaults(run=_serve)
 
@@ -53,7 +60,13 @@ def _serve(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         settings = reread()
-        return run_gateway(_run, settings, reread, log_to(settings.log))
+        reopen_log = log_to(settings.log)
+        if arguments.child is not None:
+            return run_gateway(_run_child, settings, reread, reopen_log, arguments.child)
+        check_engine(settings)
+        if settings.engine.processes > 1:
+            return _run_several(settings, arguments)
+        return run_gateway(_run, settings, reread, reopen_log)
     except (SettingsError, LogTargetError) as error:
         return complain(str(error))
     finally:
@@ -84,6 +97,41 @@ async def _run(settings: Settings, reread: Callable[[], Settings], reopen_log: C
             link = None if gateway.console is None else gateway.console.link_of_owner(person())
             if link is not None:
                 print(f"console   {link}   good once, for {settings.console.link_s} s", flush=True)
+        await until_signalled()
+        nursery.cancel_scope.cancel()
+
+
+def _run_several(settings: Settings, arguments: argparse.Namespace) -> int:
+    given = ["serve"]
+    for name in ("config", "data", "engine", "log"):
+        value = getattr(arguments, name)
+        given += [] if value is None else [f"--{name}", str(value)]
+    processes = Processes(settings, given, RestartIntensity())
+    try:
+        return run_gateway(processes.run)
+    except StoppedError as error:
+        if str(error):
+            print(f"heliograph: {error}", file=sys.stderr)
+        return error.code
+
+
+async def _run_child(
+    settings: Settings, reread: Callable[[], Settings], reopen_log: Callable[[], None], parent: int
+) -> None:
+    """Until its parent asks it to stop, or is gone."""
+    async with running(settings) as gateway, trio.open_nursery() as nursery:
+        await nursery.start(_reload_on_hangup, gateway, reread, reopen_log)
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=parent)))
+        ready = Ready(gateway.http_url, gateway.device_url, gateway.admin_url)
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(msgspec.json.encode(ready) + b"\n")
+
+        async def until_alone() -> None:
+            with suppress(trio.BrokenResourceError):
+                await stream.receive_some()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(until_alone)
         await until_signalled()
         nursery.cancel_scope.cancel()
 

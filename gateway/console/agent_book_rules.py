@@ -14,7 +14,7 @@ from gateway.observe.audit.query_rules import CallTally
 
 TOOLS_MAX = 32  # of an agent in an hour that are told apart; calls of others are counted without their tool
 AGENTS_MAX = 2_000  # of an hour; of others, only sums
-SUMS_MAX = 50_000  # of all hours; then the oldest hours are forgotten
+ENTRIES_MAX = 100_000  # agents and their tools of all hours, some 30 MB; then the oldest hours are forgotten
 TOP_TOOLS = 5  # that are shown of an agent
 _REFUSED = "refused"  # the decision of such a line
 
@@ -75,16 +75,19 @@ class AgentBook:
         """Hours that began before this are not in it any more."""
         self._hours: dict[int, dict[Agent, Sum]] = {}
         self._others: dict[int, Sum] = {}  # by hour, of agents beyond AGENTS_MAX
-        self._sums = 0
+        self._entries = 0
 
     @property
     def is_full(self) -> bool:
-        return self._sums >= SUMS_MAX
+        return self._entries >= ENTRIES_MAX
 
     def add(self, tallies: Iterable[CallTally]) -> None:
         for tally in tallies:
             if tally.hour_ms >= self.forgotten_ms:
-                self._sum_of(tally).add(tally)
+                sum_ = self._sum_of(tally)
+                before = len(sum_.tools)
+                sum_.add(tally)
+                self._entries += len(sum_.tools) - before
         while self.is_full and len(self._hours) > 1:
             oldest = min(self._hours)
             self.forget(oldest + 1)
@@ -92,8 +95,8 @@ class AgentBook:
     def forget(self, before_ms: int) -> None:
         """All hours that began before then."""
         for hour_ms in [hour_ms for hour_ms in self._hours if hour_ms < before_ms]:
-            self._sums -= len(self._hours.pop(hour_ms))
-            self._others.pop(hour_ms, None)
+            gone = [*self._hours.pop(hour_ms).values(), self._others.pop(hour_ms, Sum())]
+            self._entries -= len(gone) - 1 + sum(len(one.tools) for one in gone)
         self.forgotten_ms = max(self.forgotten_ms, before_ms)
 
     def _sum_of(self, tally: CallTally) -> Sum:
@@ -104,7 +107,7 @@ class AgentBook:
             if len(agents) >= AGENTS_MAX:
                 return self._others.setdefault(tally.hour_ms, Sum())
             found = agents[agent] = Sum()
-            self._sums += 1
+            self._entries += 1
         return found
 
     def since(self, since_ms: int) -> tuple[dict[Agent, Sum], Sum]:

@@ -6,7 +6,7 @@ look goes on. All of it is work for a thread, one at a time.
 """
 
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from time import monotonic
 
@@ -35,7 +35,7 @@ class AgentCount:
         self._book = AgentBook()
         self._low: int | None = None  # the numbers from here ...
         self._high: int | None = None  # ... to before here have been counted; None: none
-        self._oldest_ms: int | None = None  # of the lines among them; None: there is no older one
+        self._uncounted_ms: int | None = None  # when the newest line before those was written; None: there is none
 
     def look(self, folder: Path, last_number: int, since_ms: int, now_ms: int) -> AgentSums:
         """What agents have done since then, as far as it can be counted now."""
@@ -44,7 +44,6 @@ class AgentCount:
         until_s = monotonic() + self._seconds_max
         if self._high is None:
             self._low = self._high = last_number + 1
-            self._oldest_ms = now_ms
         self._count_up(folder, last_number + 1, until_s)
         self._count_down(folder, since_ms, until_s)
         return self._sums(since_ms)
@@ -63,31 +62,25 @@ class AgentCount:
 
     def _count_down(self, folder: Path, since_ms: int, until_s: float) -> None:
         assert self._low is not None
-        if self._oldest_ms is None:
-            return
         for path, first, last in reversed(_files(folder, 1, self._low)):
             for start, stop in reversed(_windows(path, first, last)):
-                if self._oldest_ms < since_ms or self._book.is_full or monotonic() >= until_s:
+                self._uncounted_ms = _newest_below(folder, stop)
+                is_old = self._uncounted_ms is not None and self._uncounted_ms < since_ms
+                if is_old or self._book.is_full or monotonic() >= until_s:
                     return
-                began_ms = self._tally(path, start, stop)
+                self._tally(path, start, stop)
                 self._low = start
-                self._oldest_ms = min(self._oldest_ms, began_ms or self._oldest_ms)
-        self._oldest_ms = None
+        self._uncounted_ms = None
 
-    def _tally(self, path: Path, start: int, stop: int) -> int | None:
-        """Count what the file has of these; when the first of them was. One that cannot be read has nothing."""
-        try:
-            with closing(AuditFile(path)) as file:
-                tallies, began_ms = file.tally(start, stop), file.at_ms(start, stop)
-        except sqlite3.Error:
-            return None
-        self._book.add(tallies)
-        return began_ms
+    def _tally(self, path: Path, start: int, stop: int) -> None:
+        """Count what the file has of these. One that cannot be read has nothing."""
+        with suppress(sqlite3.Error), closing(AuditFile(path)) as file:
+            self._book.add(file.tally(start, stop))
 
     def _sums(self, since_ms: int) -> AgentSums:
         found, others = self._book.since(since_ms)
         ranked = sorted(found.items(), key=lambda item: (-item[1].micros, -item[1].calls, item[0]))
-        reaches_ms = max(self._book.forgotten_ms, self._oldest_ms or 0)
+        reaches_ms = max(self._book.forgotten_ms, self._uncounted_ms or 0)
         counted_since_ms = reaches_ms if reaches_ms > since_ms else None
         return AgentSums(tuple(ranked[:AGENTS_SHOWN_MAX]), len(ranked), others, since_ms, counted_since_ms)
 
@@ -98,6 +91,18 @@ def _files(folder: Path, low: int, high: int) -> list[tuple[Path, int, int]]:
     ends = [start for start, _ in files[1:]] + [high]
     spans = [(path, max(start, low), min(end, high)) for (start, path), end in zip(files, ends, strict=False)]
     return [(path, start, end) for path, start, end in spans if start < end]
+
+
+def _newest_below(folder: Path, number: int) -> int | None:
+    """About when the newest line below this number was written; None: there is none. Two files are asked: of one that
+    was written while the clock was wrong, nobody can tell."""
+    times: list[int] = []
+    for path, _, end in reversed(_files(folder, 1, number)):
+        with suppress(sqlite3.Error), closing(AuditFile(path)) as file:
+            times += filter(None, [file.last_ms(end)])
+        if len(times) == 2:
+            break
+    return max(times, default=None)
 
 
 def _windows(path: Path, start: int, end: int) -> list[tuple[int, int]]:

@@ -37,7 +37,6 @@ from schemas.labels import TAG_RULE
 TICK_S = 1.0
 TICKS_A_SAMPLE = round(SAMPLE_S / TICK_S)
 AWAKE_S = 10.0  # since the last look, in which frames are still counted: for a page that asks now and then
-ATTACH_S_MAX = 2.0  # for a node to be listened to; then it is tried again
 
 BAD_TAG = NoAnswer(Code.MANIFEST_INVALID, "A tag to look for is not of the right shape.", TAG_RULE)
 
@@ -163,27 +162,28 @@ class Live:
             supervisor.start(spec)
 
     async def run(self) -> None:
-        while True:
-            await self._looked.wait()
-            await self._keep_time()
-            self._looked = trio.Event()
-            self._table.doze()
-            with trio.move_on_after(self._rest_s):
+        async with trio.open_nursery() as nursery:
+            while True:
                 await self._looked.wait()
-            if not self._looked.is_set():
-                self._table.rest()
+                await self._keep_time(nursery)
+                self._looked = trio.Event()
+                self._table.doze()
+                with trio.move_on_after(self._rest_s):
+                    await self._looked.wait()
+                if not self._looked.is_set():
+                    self._table.rest()
 
-    async def _keep_time(self) -> None:
+    async def _keep_time(self, nursery: trio.Nursery) -> None:
         """For as long as somebody looks."""
         ticks, due_s = 0, trio.current_time()
         while self._windows or self._nodes or self._now().mono_s - self._looked_s < AWAKE_S:
             if ticks % TICKS_A_SAMPLE == 0 and self._table.is_open:
                 self._table.sample()
-            await self.tick()
+            await self._tick(nursery)
             ticks, due_s = ticks + 1, max(due_s + TICK_S, trio.current_time())
             await trio.sleep_until(due_s)
 
-    async def tick(self) -> None:
+    async def _tick(self, nursery: trio.Nursery) -> None:
         """Tell every page what is other than before."""
         if not self._windows and not self._nodes:
             return
@@ -197,8 +197,8 @@ class Live:
             await trio.lowlevel.checkpoint()
         for feed in list(self._nodes.values()):
             self._tell_row(feed)
-            with trio.move_on_after(ATTACH_S_MAX):
-                await feed.attach()
+            if not feed.is_attaching:
+                nursery.start_soon(feed.attach)
 
     def _tell_row(self, feed: NodeFeed) -> None:
         row = self._table.find(feed.node_id)

@@ -14,7 +14,7 @@ from gateway.console.api import Write
 
 PING_S = 15.0  # between two pings
 EVENTS_MAX = 256  # that wait for one page; one more ends its feed
-BYTES_MAX = 1024 * 1024  # of those; more end its feed
+BYTES_MAX = 1024 * 1024  # of those, if they are several; more end its feed
 
 
 def event(name: str, data: Any) -> bytes:
@@ -35,7 +35,8 @@ class Mailbox:
     def put(self, one: bytes) -> None:
         if self.is_over:
             return
-        if len(self._events) >= EVENTS_MAX or self._bytes + len(one) > BYTES_MAX:
+        is_too_much = self._bytes > 0 and self._bytes + len(one) > BYTES_MAX  # one alone is as long as a page's window
+        if len(self._events) >= EVENTS_MAX or is_too_much:
             self.is_over = True
             self._events.clear()
         else:

@@ -2,11 +2,13 @@
 
 An operator's look is charged to nobody. It listens at the shortest interval that somebody listens at already, and
 starts a cadence of its own only where there is none. The node may go and come back meanwhile; `attach` is called now
-and then, and sees to what is missing.
+and then, and sees to what is missing. Nobody waits for it: the process that has the node may be slow.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+
+import trio
 
 from actors.bus.bus import Attachment, Bus, Failed
 from actors.bus.directory import Directory
@@ -18,6 +20,7 @@ from schemas.sse import frame_values
 _ARGUMENTS = REGISTRY["system.metrics.subscribe.input@1.0.0"].document["properties"]
 INTERVAL_MS: int = _ARGUMENTS["interval_ms"]["default"]  # of a cadence that nobody else listens to: 5 s
 CAPABILITIES_MAX = 4  # of a node, that are listened to; of others there are no frames
+ATTACH_S_MAX = 2.0  # for a node to be listened to; then it is tried again
 AGAIN_S = 5.0  # after a refusal (the capability's own rate, too many cadences); then it is tried again
 
 
@@ -56,6 +59,7 @@ class NodeFeed:
         self._pages: dict[Mailbox, None] = {}
         self._listeners: dict[str, _Listener] = {}  # by cap_id
         self._again_s: dict[str, float] = {}  # by cap_id: not before
+        self.is_attaching = False
 
     @property
     def is_empty(self) -> bool:
@@ -95,7 +99,15 @@ class NodeFeed:
             del self._listeners[cap_id]
 
     async def attach(self) -> None:
-        """Listen to what is not listened to yet. Called by one task alone."""
+        """Listen to what is not listened to yet; for so long at most. Not while another task does."""
+        self.is_attaching = True
+        try:
+            with trio.move_on_after(ATTACH_S_MAX):
+                await self._attach()
+        finally:
+            self.is_attaching = False
+
+    async def _attach(self) -> None:
         record = self._directory.find(self.node_id)
         if record is None or not record.live or record.is_expired(self._now().wall_ms):
             return

@@ -136,5 +136,5 @@ class DeviceSide:
         """For sessions that begin from now on."""
         self.fleet.services = replace(self.fleet.services, settings=settings)
 
-    async def listen(self, host: str, port: int) -> int:
-        return await self.listener.listen(host, port)
+    async def listen(self, host: str, port: int, *, shares: bool = False) -> int:
+        return await self.listener.listen(host, port, shares=shares)

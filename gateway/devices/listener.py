@@ -37,6 +37,7 @@ from gateway.devices.node_socket import NodeProtocol, NodeSocket, PlainNodeSocke
 from gateway.devices.renewal_rules import OVERLOADED, Refusal, is_renewal, read_head
 from gateway.devices.renewals import Ask, Renewals
 from gateway.net.addresses import Addresses, Network
+from gateway.net.listening import open_listeners
 from gateway.net.pump import Pump
 from gateway.net.websocket.frame_reader import FrameReader
 from schemas.closes import NodeClose
@@ -123,9 +124,9 @@ class DeviceListener:
         """For whoever comes from now on. How much one address may have stays as it is."""
         self._settings = settings
 
-    async def listen(self, host: str, port: int) -> int:
-        """Bind, start accepting, and say on which port."""
-        listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
+    async def listen(self, host: str, port: int, *, shares: bool = False) -> int:
+        """Bind, start accepting, and say on which port. It `shares` that port with other processes of this machine."""
+        listeners = await open_listeners(host, port, self._settings.backlog, shares=shares)
         for listener in listeners:
             # Those accepted inherit it.
             unreachable_ms = self._settings.unreachable_s_max * 1000

@@ -1,4 +1,4 @@
-"""The data folder of an embedded gateway: keys, certificates, revocations and the log, held by one process at a time.
+"""The data folder of a gateway: keys, certificates, revocations and the log, held by one process at a time.
 
     token.key   the Ed25519 seed that signs tokens        ca.key, ca.crt   the CA that vouches for nodes
     leafs/      the certificates it has issued            revoked          ids of revoked tokens, one a line
@@ -10,6 +10,7 @@
     running.json  where the gateway that holds the folder can be reached, for the command line
     backup.tmp/ copies of databases, while a backup is taken of them
     restoring/  what a backup has, while a folder is made of it
+    processes/  of gateways on an engine, which share the folder: a lock, a socket and the audit of each, by number
 
 The first start of a gateway makes it all, ca.crt last; nobody else makes anything in a folder that is not whole. Keys
 are never readable by others, not even while they are being written.
@@ -18,8 +19,10 @@ are never readable by others, not even while they are being written.
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -44,6 +47,10 @@ RESTORING = "restoring"
 SINCE_FILE = "operator-scopes.since"
 NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
 KEY_BYTES = 32
+PLACES = "processes"
+PLACES_MAX = 256  # processes that share a folder; the next one is refused
+_SHARE_S_MAX = 2.0  # for whoever makes a folder that is to be shared, or looks at it, to be done; then it is in use
+_LOOK_S = 0.02
 NODE_TOKEN_LIFE_S = 365 * 24 * 3600  # as long as a node's certificate
 
 
@@ -67,7 +74,7 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gateways on an engine share it, so a shared one says nothing
     except BlockingIOError:
         return True
     finally:
@@ -98,6 +105,29 @@ def issuer_of(path: Path) -> Issuer:
         return Issuer(_key(path / TOKEN_KEY), issuer=ISSUER, audience=AUDIENCE)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Of one process among those that share a folder."""
+
+    number: int
+    folder: Path
+
+    @property
+    def socket(self) -> Path:
+        """Where the others of this machine reach it."""
+        return self.folder / f"{self.number}.sock"
+
+    @property
+    def audit(self) -> Path:
+        """The folder in which it keeps its part of the audit."""
+        return self.folder.parent if self.number == 0 else self.folder / str(self.number)
+
+    def others(self) -> list[tuple[int, Path]]:
+        """The sockets of all other numbers, also of those that are gone."""
+        sockets = [(int(file.stem), file) for file in self.folder.glob("*.sock") if file.stem.isdigit()]
+        return sorted(each for each in sockets if each[0] != self.number)
+
+
 class DataFolder:
     """Use `hold`."""
 
@@ -113,14 +143,15 @@ class DataFolder:
         self.jwks = jwks_of(keys)
         self.verifier = Verifier(keys, issuer=ISSUER, audience=AUDIENCE, revoked=self.revoked())
         self.operators_since_ms = _since_ms(path)
+        self._fd = -1
 
     @classmethod
     @contextmanager
-    def hold(cls, path: Path, now_ms: int, *, make: bool = True) -> Iterator["DataFolder"]:
+    def hold(cls, path: Path, now_ms: int, *, make: bool = True, shares: bool = False) -> Iterator["DataFolder"]:
         """The folder, nobody else's until the end of the block. Raises FolderError.
 
         `make` is for a gateway that starts: it makes what is missing. Everybody else works on what a gateway has made,
-        and leaves any other folder as it is.
+        and leaves any other folder as it is. A gateway that `shares` the folder has it together with others that do.
         """
         with _told(path):
             if make:
@@ -130,16 +161,18 @@ class DataFolder:
             fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             with _told(path):
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    who = "by a running gateway, or for a moment by another command"
-                    raise FolderInUseError(f"{path} is in use {who}: stop that gateway, or try again") from None
+                is_alone = _lock(fd, path, shares=shares)
                 _refuse_half_restored(path)
                 refuse_newer(path)
-                if make:
+                if make and is_alone:
                     _make(path, now_ms)
+                    if shares and not (path / ECHO_KEY).exists():  # not by several, each its own
+                        _write_key(path / ECHO_KEY)
+                        _sync(path)
+                if shares:
+                    fcntl.flock(fd, fcntl.LOCK_SH)  # whoever waits for that finds a folder that is whole
                 folder = cls(path)
+                folder._fd = fd
             yield folder
         finally:
             os.close(fd)
@@ -157,6 +190,37 @@ class DataFolder:
     def _adopt(self, keys: Mapping[str, Ed25519PublicKey]) -> None:
         self.verifier.adopt(keys)
         self.jwks.update(jwks_of(keys))  # the very document that is being served
+
+    def has_others(self) -> bool:
+        """For whoever leaves a folder that is shared: whether somebody stays. Afterwards it may be anybody's."""
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+    @contextmanager
+    def place(self) -> Iterator[Place]:
+        """Of a process among those that share the folder: the lowest number that none has. Raises FolderError."""
+        folder = self.path.absolute() / PLACES
+        with _told(self.path):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            for number in range(PLACES_MAX):
+                fd = os.open(folder / f"{number}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    os.close(fd)
+            else:
+                raise FolderError(f"{PLACES_MAX} gateways have {self.path} already: give others a folder of their own")
+        try:
+            place = Place(number, folder)
+            with _told(self.path):
+                place.audit.mkdir(mode=0o700, exist_ok=True)
+            yield place
+        finally:
+            os.close(fd)
 
     @property
     def log_path(self) -> Path:
@@ -253,6 +317,23 @@ class DataFolder:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def _lock(fd: int, path: Path, *, shares: bool) -> bool:
+    """Whether we are alone. Raises FolderInUseError."""
+    end_s = time.monotonic() + _SHARE_S_MAX
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if shares and is_data_folder(path):
+            with suppress(BlockingIOError):
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+        if not shares or time.monotonic() >= end_s:
+            who = "by a running gateway, or for a moment by another command"
+            raise FolderInUseError(f"{path} is in use {who}: stop that gateway, or try again")
+        time.sleep(_LOOK_S)
 
 
 def _make(path: Path, now_ms: int) -> None:

@@ -4,10 +4,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gateway.main.data_folder import PLACES_MAX
 from gateway.main.engine_settings import EngineSettings
-from gateway.main.settings import Settings, SettingsError
+from gateway.main.settings import Address, Settings, SettingsError
 
-PROCESSES_MAX = 256
 _SCHEMES = ("nats", "tls")
 _MISSING = "engine.url needs a client of NATS: pip install 'heliograph[gateway,engine]'"
 
@@ -26,6 +26,8 @@ def check_engine(settings: Settings) -> None:
             "spaces (echo.enabled) are not there on an engine yet: run them on a gateway by itself, without engine.url"
         )
     _check_url(engine)
+    if engine.internal_listen is not None and not 0 < Address.parse(engine.internal_listen).port <= 65_535 - PLACES_MAX:
+        raise SettingsError(f"engine.internal_listen is HOST:PORT, with a port from 1 to {65_535 - PLACES_MAX}")
     _check_bounds(engine)
     for name in ("credentials", "system_credentials", "tls_ca"):
         path = getattr(engine, name)
@@ -47,8 +49,8 @@ def _check_url(engine: EngineSettings) -> None:
 
 
 def _check_bounds(engine: EngineSettings) -> None:
-    if not 1 <= engine.processes <= PROCESSES_MAX:
-        raise SettingsError(f"engine.processes is from 1 to {PROCESSES_MAX}")
+    if not 1 <= engine.processes <= PLACES_MAX:
+        raise SettingsError(f"engine.processes is from 1 to {PLACES_MAX}")
     if not 1 <= engine.replicas <= 5:
         raise SettingsError("engine.replicas is 1, 3 or 5: at most as many as there are servers")
     if not 0 < engine.heartbeat_s * 2 < engine.dead_s or engine.dead_s < 1:

@@ -28,6 +28,7 @@ class EngineSettings:
     batch_min: int = 16  # appends that wait; fewer are published one by one, so many or more as one batch
     batch_max: int = 512  # messages in a batch; the rest wait for the next
     clock_skew_ms_max: int = 500  # between this clock and the engine's; beyond it the process takes no nodes
+    internal_listen: str | None = None  # HOST:PORT for gateways of other machines; the second process has the next port
     sync_is_always: bool = False  # your word for `sync_interval: always`, where it cannot be read
 
     @property

@@ -16,6 +16,7 @@ from ulid import ULID
 
 from actors.bus.bus import Bus
 from actors.bus.directory import HERE
+from actors.engine.engine_bus import EngineBus
 from actors.engine.engine_directory import EngineDirectory
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
@@ -29,15 +30,16 @@ from actors.supervision.supervisor import Supervisor
 from gateway.engine.connection import Connection, NotConnectedError
 from gateway.engine.credentials import NOBODY, BadCredentialsError, Credentials, read_credentials
 from gateway.engine.nats_kv import NatsKv
+from gateway.engine.nats_messages import NatsMessages
 from gateway.engine.nats_runs import Names
 from gateway.engine.nats_store import NatsStore
 from gateway.engine.nats_thread import ConnectionSettings
 from gateway.engine.objects import NotReadyError, Objects
 from gateway.engine.objects_rules import CONFIG, LIVE, MANIFESTS
 from gateway.engine.syncing import is_always_synced
-from gateway.main.data_folder import DataFolder
+from gateway.main.data_folder import Place
 from gateway.main.engine_settings import EngineSettings
-from gateway.main.settings import Settings, SettingsError
+from gateway.main.settings import UNIX, Address, Settings, SettingsError
 from schemas.closes import NodeClose
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -50,8 +52,17 @@ class EngineSide:
 
     shares_ports = True
 
-    def __init__(self, link: Connection, store: NatsStore, names: Names, settings: EngineSettings, me: Me) -> None:
+    def __init__(
+        self,
+        link: Connection,
+        store: NatsStore,
+        names: Names,
+        settings: EngineSettings,
+        me: Me,
+        now: Callable[[], Moment],
+    ) -> None:
         """Use `opened`."""
+        self._now = now
         bounds = settings.bounds
         self.link, self.store, self.names, self.me = link, store, names, me
         self.settings = settings
@@ -62,10 +73,7 @@ class EngineSide:
 
     @classmethod
     @asynccontextmanager
-    async def opened(
-        cls, settings: Settings, folder: DataFolder, now: Callable[[], Moment]
-    ) -> AsyncIterator["EngineSide"]:
-        del folder
+    async def opened(cls, settings: Settings, place: Place, now: Callable[[], Moment]) -> AsyncIterator["EngineSide"]:
         engine = settings.engine
         names = _names(engine.prefix)
         connection = _connection_settings(engine, "credentials")
@@ -83,13 +91,13 @@ class EngineSide:
             me = Me(
                 process=str(ULID()),
                 host=platform.node(),
-                address="",
+                address=_internal_address(engine, place),
                 wall_ms=lambda: now().wall_ms,
                 stamped_ms=live.stamped_ms,
             )
             store = NatsStore(link, names, log_id, lambda: now().wall_ms / 1000, engine=engine.bounds)
             async with store:
-                side = cls(link, store, names, engine, me)
+                side = cls(link, store, names, engine, me, now)
                 try:
                     yield side
                 finally:
@@ -100,12 +108,18 @@ class EngineSide:
         _keep(supervisor, "engine_directory", self.directory.run, Kind.PERMANENT, Stage.CORE)
 
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
+        bus = EngineBus(
+            fleet, self.directory, NatsMessages(self.link), self.me.process, self._now, prefix=self.names.prefix
+        )
+        supervisor.start(
+            ChildSpec(name="bus", run=bus.run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=bus.stop)
+        )
         fleet.sweeps = self._sweeps
         fleet.compacts = self.janitor.is_here
         self.directory.on_superseded = fleet.supersede
         _keep(supervisor, "janitor", self.janitor.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_standing", lambda: self._watch_standing(fleet), Kind.PERMANENT, Stage.CORE)
-        return fleet
+        return bus
 
     def takes_nodes(self) -> bool:
         return self.directory.standing() is Standing.READY
@@ -137,6 +151,14 @@ class EngineSide:
 
 def _keep(supervisor: Supervisor, name: str, run: Callable[[], object], kind: Kind, stage: Stage) -> None:
     supervisor.start(ChildSpec(name=name, run=run, kind=kind, stage=stage))  # type: ignore[arg-type]
+
+
+def _internal_address(engine: EngineSettings, place: Place) -> str:
+    """Where other processes hand over what is ours to answer: those of other machines need `internal_listen`."""
+    if engine.internal_listen is None:
+        return f"{UNIX}{place.socket}"
+    address = Address.parse(engine.internal_listen)
+    return f"{address.host}:{address.port + place.number}"
 
 
 def _names(prefix: str) -> Names:

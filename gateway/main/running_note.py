@@ -1,6 +1,7 @@
 """The note in the data folder that says where its gateway can be reached, for the command line (`running.json`)."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,9 @@ class RunningNote:
         self._path.unlink(missing_ok=True)
 
     def _put(self) -> None:
-        whole = self._path.with_name(f"{self._path.name}.new")
+        whole = self._path.with_name(
+            f"{self._path.name}.{os.getpid()}.new"
+        )  # others that share the folder write it too
         whole.write_text(json.dumps(self._written) + "\n")
         whole.replace(self._path)  # a command that reads it now finds all or nothing
 

@@ -5,11 +5,12 @@ import os
 import resource
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TypeAlias
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
 import trio
 
@@ -54,7 +55,7 @@ from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.console_side import ConsoleOrigin, console_origin, console_side
-from gateway.main.data_folder import RUNNING_FILE, DataFolder
+from gateway.main.data_folder import PLACES, RUNNING_FILE, DataFolder, Place
 from gateway.main.echo_side import echo_side
 from gateway.main.engine_check import check_engine
 from gateway.main.feature import Feature
@@ -62,6 +63,7 @@ from gateway.main.public_base import PublicBase, is_known
 from gateway.main.reload import Reload, TlsListeners
 from gateway.main.running_note import RunningNote
 from gateway.main.settings import UNIX, Address, Settings, UnixAddress
+from gateway.main.siblings import Siblings
 from gateway.main.side import opened_side
 from gateway.main.sign_in import sign_in
 from gateway.mcp.binding import Binding
@@ -92,6 +94,11 @@ from schemas.ulids import Mint
 
 GC_THRESHOLDS = (20_000, 20, 20)  # Python's 700 look for cycles several times in each call, which makes none
 SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by a busy event loop (docs/adr/0008)
+
+
+class Listen(Protocol):
+    async def __call__(self, host: str, port: int, *, shares: bool) -> int: ...
+
 
 MakeBinding: TypeAlias = Callable[[Methods, Watches, Sessions, Supervisor], Binding]
 
@@ -171,16 +178,20 @@ async def running(
     def new_id() -> str:
         return mint.mint(now_here().wall_ms)
 
-    with DataFolder.hold(settings.data_path, now().wall_ms) as folder:
+    shares = settings.engine.url is not None
+    with (
+        DataFolder.hold(settings.data_path, now().wall_ms, shares=shares) as folder,
+        folder.place() if shares else nullcontext(Place(0, folder.path / PLACES)) as place,
+    ):
         folder.trust(token_keys)
         echo_key = b"" if base is None else folder.echo_key()
         async with (
-            opened_side(settings, folder, now_here) as side,
+            opened_side(settings, folder, place, now_here) as side,
             opened_spaces(folder.path, side.store, settings.echo, now_here, new_id, space_counts, echo_key) as kept,
             opened_bucket(settings.echo.s3 if settings.echo.enabled else None, now_here) as bucket,
             opened_project_store(folder.path, settings.echo.store_limits, is_wanted=has_push) as push_store,
             spans_to(settings.otel) as spans,
-            opened_audit(folder.path, settings.audit, lambda: now_here().wall_ms) as kept_audit,
+            opened_audit(place.audit, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
         ):
             store, supervisor = side.store, Supervisor()
@@ -385,7 +396,13 @@ async def running(
             revocations = FolderRevocations(folder, revoke)
             admin_api = Admin(operators, folder, store, ledgers, audit, revocations, new_id, now_here, *more)
             admin_routes = {**admin_api.routes, **console.console.routes}
-            metrics_routes = MetricsRoute(page.render, None if settings.http.metrics_open else scrapers).routes
+            siblings = Siblings(place, page.render)
+            metrics = MetricsRoute(
+                page.render,
+                None if settings.http.metrics_open else scrapers,
+                siblings.all_pages if side.shares_ports else None,
+            )
+            metrics_routes = metrics.routes
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 *console.features,
@@ -432,8 +449,20 @@ async def running(
                 form_of=form_of,
                 sites=echo.sites,
             )
-            device_port = await _listening(devices.listen, nodes, "--devices")
-            http_port = await _listening(door.listen, http, "--http")
+            device_port = await _listening(devices.listen, nodes, "--devices", shares=side.shares_ports)
+            http_port = await _listening(door.listen, http, "--http", shares=side.shares_ports)
+            if side.shares_ports:
+                within = Router(new_id, *(feature.routes for feature in features), siblings.routes)
+                siblings_door = Door(supervisor, within, body_bytes_max=body_bytes_max, settings=door_settings)
+                _listen_unix(siblings_door, place.socket, "choose a data folder with a shorter path")
+                if settings.engine.internal_listen is not None:
+                    others = Address.parse(settings.engine.internal_listen)
+                    await _listening(
+                        siblings_door.listen,
+                        Address(others.host, others.port + place.number),
+                        "engine.internal_listen",
+                        shares=False,
+                    )
             if base is not None:
                 base.port = http_port
             if isinstance(console_at, ConsoleOrigin) and admin is None:
@@ -447,7 +476,7 @@ async def running(
                     settings=door_settings,
                     tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says
                 )
-                operators_at = await _listen_for_operators(admin_door, admin)
+                operators_at = await _listen_for_operators(admin_door, admin, place, shares=side.shares_ports)
                 if isinstance(console_at, ConsoleOrigin):
                     console_at.base.port = int(operators_at.rpartition(":")[2])
                 http_doors += [admin_door] if isinstance(admin, Address) else []
@@ -491,7 +520,8 @@ async def running(
             try:
                 yield where
             finally:
-                note.remove()
+                if not folder.has_others():
+                    note.remove()
                 supervisor.request_stop()
 
 
@@ -499,9 +529,9 @@ def _body_bytes_max(path: str) -> int:
     return {ENROLMENT_PATH: ENROLMENT_BYTES_MAX, PUSH_PATH: PUSH_BYTES_MAX}.get(path, BODY_BYTES_MAX)
 
 
-async def _listening(listen: Callable[[str, int], Awaitable[int]], address: Address, flag: str) -> int:
+async def _listening(listen: Listen, address: Address, flag: str, *, shares: bool) -> int:
     try:
-        return await listen(address.host, address.port)
+        return await listen(address.host, address.port, shares=shares)
     except OSError as error:
         # Not strerror: for a name that does not resolve it is not set.
         raise CannotListenError(
@@ -509,14 +539,17 @@ async def _listening(listen: Callable[[str, int], Awaitable[int]], address: Addr
         ) from error
 
 
-async def _listen_for_operators(door: Door, address: Address | UnixAddress) -> str:
-    """Where that is, as people write it."""
+async def _listen_for_operators(door: Door, address: Address | UnixAddress, place: Place, *, shares: bool) -> str:
+    """Where that is, as people write it. Of several processes the first one has the socket."""
     if isinstance(address, Address):
-        return f"{address.host}:{await _listening(door.listen, address, 'admin.listen')}"
-    try:
-        door.listen_unix(address.path)
-    except OSError as error:
-        raise CannotListenError(
-            f"cannot listen on {UNIX}{address.path} ({error.strerror or error}); choose another path with admin.listen"
-        ) from error
+        return f"{address.host}:{await _listening(door.listen, address, 'admin.listen', shares=shares)}"
+    if place.number == 0:
+        _listen_unix(door, address.path, "choose another path with admin.listen")
     return f"{UNIX}{address.path}"
+
+
+def _listen_unix(door: Door, path: Path, remedy: str) -> None:
+    try:
+        door.listen_unix(path)
+    except OSError as error:
+        raise CannotListenError(f"cannot listen on {UNIX}{path} ({error.strerror or error}); {remedy}") from error

@@ -14,7 +14,7 @@ from actors.ledger.ledgers import LedgerStore
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
 from actors.supervision.supervisor import Supervisor
-from gateway.main.data_folder import DataFolder
+from gateway.main.data_folder import DataFolder, Place
 from gateway.main.embedded_side import EmbeddedSide
 from gateway.main.settings import Settings
 
@@ -57,10 +57,12 @@ class Side(Protocol):
         """Whether what is shared with others is in order. That the log takes writes is found out besides."""
 
 
-def opened_side(settings: Settings, folder: DataFolder, now: Callable[[], Moment]) -> AbstractAsyncContextManager[Side]:
+def opened_side(
+    settings: Settings, folder: DataFolder, place: Place, now: Callable[[], Moment]
+) -> AbstractAsyncContextManager[Side]:
     """Raises SettingsError and CannotOpenError: the text says what to do."""
     if settings.engine.url is None:
         return EmbeddedSide.opened(folder)
     from gateway.main.engine_side import EngineSide  # only here is a client of NATS needed
 
-    return EngineSide.opened(settings, folder, now)
+    return EngineSide.opened(settings, place, now)

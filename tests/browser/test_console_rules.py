@@ -163,3 +163,16 @@ def test_value_as_deep_as_a_body_may_be_is_looked_at_without_harm(rules: Rules) 
         return m.problemsOf(value, {type: "object", properties: {inner: {$ref: "#"}}}).length;
     })()"""
     assert rules.call("schema-check", body) == 0
+
+
+def test_chart_goes_on_passes_over_what_it_has_and_begins_anew_when_the_clock_is_set_back(rules: Rules) -> None:
+    def continued(points: list[int], at: int, most: int = 3) -> list[int]:
+        body = "m.continued(args[0].map((at) => ({at})), {at: args[1]}, args[2]).map(({at}) => at)"
+        return list(rules.call("chart-rules", body, points, at, most))
+
+    assert continued([], 5) == [5]
+    assert continued([1, 2], 3) == [1, 2, 3]
+    assert continued([1, 2, 3], 4) == [2, 3, 4]
+    assert continued([1, 20_000], 20_000) == [1, 20_000]
+    assert continued([1, 20_000], 10_000) == [1, 20_000]
+    assert continued([1, 20_000], 9_999) == [9_999]

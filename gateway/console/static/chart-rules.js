@@ -44,3 +44,12 @@ export function thinned(points, bucketsMax, valueOf) {
   }
   return kept;
 }
+
+const STEP_BACK_MS = 10_000; // what comes earlier than the last point by more is of a clock that was set back
+
+/** Points with another behind them. One that was there already changes nothing; a clock set back begins anew. */
+export function continued(points, point, max) {
+  const last = points.at(-1);
+  if (last === undefined || point.at > last.at) return [...points.slice(-(max - 1)), point];
+  return point.at < last.at - STEP_BACK_MS ? [point] : points;
+}

@@ -4,7 +4,7 @@
  */
 
 import { drawnBy, redraw, token } from "./canvas.js";
-import { roundTicks, thinned, timeTicks } from "./chart-rules.js";
+import { continued, roundTicks, thinned, timeTicks } from "./chart-rules.js";
 import { now } from "./clock.js";
 import { make } from "./dom.js";
 import { clockText, countOf, dayText, spanText } from "./formats.js";
@@ -77,10 +77,7 @@ export class LineChart {
   }
 
   push(at, values) {
-    const last = this.#points.at(-1);
-    if (last !== undefined && at <= last.at) return;
-    this.#points.push({ at, values });
-    if (this.#points.length > POINTS_MAX) this.#points.shift();
+    this.#points = continued(this.#points, { at, values }, POINTS_MAX);
     this.#say();
     redraw(this.#canvas);
   }

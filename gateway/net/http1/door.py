@@ -30,6 +30,7 @@ from gateway.net.http1.turns import Turns
 from gateway.net.http1.wire import Wire
 from gateway.net.hypercorn.bridge import HypercornBridge
 from gateway.net.hypercorn.tls_connection import TlsConnection
+from gateway.net.listening import open_listeners
 from gateway.net.pump import Pump
 from gateway.net.refusal_form import FormOf, device_form_only
 from gateway.net.unix_socket import bind_unix
@@ -85,9 +86,9 @@ class Door:
         assert self._tls is not None
         self._tls = context
 
-    async def listen(self, host: str, port: int) -> int:
-        """Bind, start accepting, and say on which port."""
-        listeners = await trio.open_tcp_listeners(port, host=host, backlog=self._settings.backlog)
+    async def listen(self, host: str, port: int, *, shares: bool = False) -> int:
+        """Bind, start accepting, and say on which port. It `shares` that port with other processes of this machine."""
+        listeners = await open_listeners(host, port, self._settings.backlog, shares=shares)
         self._keep()
         for listener in listeners:
             sock = socket.socket(fileno=listener.socket.detach())

@@ -150,13 +150,14 @@ class Wire:
         return memoryview(data)[sent:] if sent < len(data) else None
 
     async def write_slowly(self, left: memoryview) -> None:
-        """All of it, as fast as the peer takes it; one that takes nothing for too long is reset."""
+        """All of it, as fast as the peer takes it; one that takes nothing for too long is reset. So is one whose writer
+        is cancelled meanwhile: whatever came next would be read as the rest of this."""
         sock = self._live()
         try:
             while left:
                 await self._until_writable(sock)
                 left = left[_send(sock, left) :]
-        except OSError:
+        except (OSError, trio.Cancelled):
             self.abort()
             raise
 

@@ -16,6 +16,7 @@ import msgspec
 from gateway.observe.audit.query_rules import AT_MS_MAX, COLUMNS, HOUR_MS, AuditQuery, CallTally, KeptLine
 
 FORM = 1  # PRAGMA user_version
+NUMBER_MAX = 2**63 - 1  # of a line
 WINDOW = 20_000  # rows that are looked at before the time is looked at
 _TABLE = f"""
 CREATE TABLE line (
@@ -83,7 +84,12 @@ class AuditFile:
         return self._value("SELECT max(number) FROM line") or 0
 
     def oldest_ms(self) -> int:
-        return self._value("SELECT at_ms FROM line ORDER BY number LIMIT 1" if self.last_number() else "SELECT 0") or 0
+        return self._value("SELECT coalesce((SELECT at_ms FROM line ORDER BY number LIMIT 1), 0)") or 0
+
+    def last_ms(self, below: int = NUMBER_MAX) -> int:
+        """When the last of its lines with smaller numbers was written; 0: it has none."""
+        last = f"SELECT at_ms FROM line WHERE number < {below:d} ORDER BY number DESC LIMIT 1"
+        return self._value(f"SELECT coalesce(({last}), 0)") or 0
 
     def newest_ms(self) -> int:
         return self._value("SELECT max(at_ms) FROM line") or 0
@@ -125,10 +131,6 @@ class AuditFile:
         except sqlite3.Error:  # a line is damaged: the others count
             rows = self._connection.execute(_TALLY_OF_WHOLE, (start, end)).fetchall()
         return [CallTally(*row) for row in rows]
-
-    def at_ms(self, start: int, end: int) -> int | None:
-        """When the first of these lines was written; None: there is none."""
-        return self._value(f"SELECT min(at_ms) FROM line WHERE number >= {start:d} AND number < {end:d}")
 
     def close(self) -> None:
         """What was written is then in the one file, unless somebody is reading it."""

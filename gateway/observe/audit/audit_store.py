@@ -12,6 +12,7 @@ What is worth a line is the audit's business (`gateway/calls/audit.py`), who may
 
 import re
 import sqlite3
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -30,6 +31,7 @@ from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.observe.audit.audit_file import WINDOW, AuditFile
 from gateway.observe.audit.query_rules import AuditQuery, Found, KeptLine
+from gateway.observe.audit.retention_rules import DAY_MS, RetentionClock
 from gateway.observe.audit.settings import AuditSettings
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -37,13 +39,13 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 FOLDER = "audit"
 SUFFIX = ".sqlite"
 _DIGITS = 16  # of the number that is the name of a file
+_NUMBER_MAX = 10**_DIGITS - 1
 _NAME = re.compile(f"[0-9]{{{_DIGITS}}}", re.ASCII)
 BATCH_LINES_MAX = 4_096  # written in one transaction
 LOOK_S_MAX = 0.5  # of a search; then it answers with what it has, and where to go on
 LOOKS_AT_ONCE_MAX = 2  # threads that search; the next search waits for one
 COMPLAIN_EVERY_S = 60.0
 TIDY_S = 3_600.0  # between looks for files that are too old, where nothing is written
-DAY_MS = 86_400_000
 
 Line = tuple[int, str, dict[str, object]]  # when, which event, its fields
 T = TypeVar("T")
@@ -64,16 +66,23 @@ def search(folder: Path, query: AuditQuery, seconds_max: float = LOOK_S_MAX) -> 
     ends = [start for start, _ in files[1:]] + [None]
     spans = [(start, end, path) for (start, path), end in zip(files, ends, strict=False)]
     for start, end, path in spans if upwards else reversed(spans):
+        if _has_nothing_of(query, start, end):
+            continue
         try:
             with closing(AuditFile(path)) as file:
-                low, high = _bounds(query, start, file.last_number() + 1 if end is None else end)
-                is_old = query.since_ms is not None and file.newest_ms() < query.since_ms
-                place = _windows(file, query, low, low if is_old else high, found, until_s)
+                low, high = _bounds(query, start, min(file.last_number() + 1, end or sys.maxsize))
+                place = _windows(file, query, low, high, found, until_s)
         except sqlite3.Error:
             continue  # damaged, or removed meanwhile: the others are still to be had
         if place is not None:
             return Found(tuple(found), place)
     return Found(tuple(found), None)
+
+
+def _has_nothing_of(query: AuditQuery, start: int, end: int | None) -> bool:
+    """Whether that is known of a file by the numbers in it: there may be thousands of files, each to be opened."""
+    is_below = query.after is not None and end is not None and end <= query.after + 1
+    return is_below or (query.before is not None and start >= query.before)
 
 
 def _bounds(query: AuditQuery, start: int, end: int) -> tuple[int, int]:
@@ -101,14 +110,20 @@ def _windows(
 class AuditStore:
     """Made by `opened_audit`. `run` writes for as long as the gateway runs."""
 
-    def __init__(self, folder: Path, settings: AuditSettings, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: AuditSettings,
+        wall_ms: Callable[[], int],
+        mono_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.folder = folder
         self.kept_lines = 0
         self.lost_lines = 0
-        self.changed = trio.Event()
-        """Set, and then another one, whenever lines have been written."""
         self._settings = settings
         self._wall_ms = wall_ms
+        self._mono_s = mono_s
+        self._retention = RetentionClock()
         self._queue: deque[Line] = deque()
         self._wake = trio.Event()
         self._writing = trio.Lock()
@@ -156,12 +171,11 @@ class AuditStore:
                     batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LINES_MAX))]
                     try:
                         await trio.to_thread.run_sync(partial(self._write, batch))
-                    except (sqlite3.Error, OSError) as error:
+                    except (sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as error:
+                        # The last three: a line that nobody can write is no reason for the gateway to stop.
                         self._lose(len(batch), type(error).__name__)
                     else:
                         self.kept_lines += len(batch)
-                self.changed.set()
-                self.changed = trio.Event()
 
     async def _tidy(self) -> None:
         """Remove what is too old, at most once an hour, or when a file is begun (`_write`)."""
@@ -197,12 +211,14 @@ class AuditStore:
         files = numbered(self.folder)
         self._next = files[-1][0] if files else 1
         if files:
-            try:
-                with closing(AuditFile(files[-1][1])) as file:
-                    self._next = max(self._next, file.last_number() + 1)
-            except sqlite3.Error:
+            last = _last_line(files[-1][1])
+            if last is None:
                 # Nobody knows how far it went. It stays where it is, for whoever can mend it; numbers go on far behind.
                 self._next += DAY_MS
+            else:
+                number, at_ms = last
+                self._next = max(self._next, number + 1)
+                self._retention.learn(self._mono_s(), at_ms or self._wall_ms())
         self._remove_old()
 
     def _write(self, batch: list[Line]) -> None:
@@ -213,7 +229,8 @@ class AuditStore:
             self._end_file()
         if self._file is None:
             self._file, self._file_began_ms = self._last_file(now_ms) or (self._new_file(), now_ms)
-            self._remove_old()
+            with suppress(OSError):  # somebody else removed one
+                self._remove_old()
         try:
             self._file.write(self._next, batch)
         except sqlite3.Error:
@@ -230,14 +247,19 @@ class AuditStore:
             file = AuditFile(files[-1][1], writes=True)
         except sqlite3.Error:  # damaged, or of another version
             return None
-        began_ms = file.oldest_ms() or now_ms
-        if abs(now_ms - began_ms) < DAY_MS and file.last_number() < self._next:
-            return file, began_ms
+        began_ms, number = file.oldest_ms() or now_ms, file.last_number()
+        if number < _NUMBER_MAX:  # else it is damaged: no line is ever given that one
+            # More than what was said to be written: nobody knew whether it was, when the disk failed. It is kept.
+            self._next = max(self._next, number + 1)
+            if abs(now_ms - began_ms) < DAY_MS:
+                return file, began_ms
         file.close()
         return None
 
     def _new_file(self) -> AuditFile:
-        return AuditFile(self.folder / f"{self._next:0{_DIGITS}d}{SUFFIX}", writes=True)
+        while (path := self.folder / f"{self._next:0{_DIGITS}d}{SUFFIX}").exists():  # damaged before it had a line
+            self._next += 1
+        return AuditFile(path, writes=True)
 
     def _end_file(self) -> None:
         if self._file is not None:
@@ -247,7 +269,7 @@ class AuditStore:
     def _remove_old(self) -> None:
         """Files whose every line is too old; then the oldest ones, as long as there is too much of them."""
         files = numbered(self.folder)
-        oldest_ms = self._wall_ms() - self._settings.keep_days * DAY_MS
+        oldest_ms = self._retention.at(self._mono_s(), self._wall_ms()) - self._settings.keep_days * DAY_MS
         sizes = {path: path.stat().st_size for _, path in files}
         room = self._settings.bytes_max - self._file_bytes_max  # the last one may fill
         for _, path in files[:-1]:
@@ -261,6 +283,18 @@ class AuditStore:
         self._end_file()
 
 
+def _last_line(path: Path) -> tuple[int, int] | None:
+    """Its number and its time, 0 where there is none yet. None: the file is damaged, or of another version."""
+    for writes in (False, True):  # a crash may have left it without its table
+        try:
+            with closing(AuditFile(path, writes=writes)) as file:
+                number = file.last_number()
+                return (number, file.last_ms()) if number < _NUMBER_MAX else None
+        except sqlite3.Error:
+            continue
+    return None
+
+
 def _newest_ms(path: Path) -> int:
     """When its last line was written; of a file that cannot be read, when it was."""
     try:
@@ -272,13 +306,13 @@ def _newest_ms(path: Path) -> int:
 
 @asynccontextmanager
 async def opened_audit(
-    data: Path, settings: AuditSettings, wall_ms: Callable[[], int]
+    data: Path, settings: AuditSettings, wall_ms: Callable[[], int], mono_s: Callable[[], float] = time.monotonic
 ) -> AsyncIterator[AuditStore | None]:
     """None where it is switched off. What was taken is written when the block is left."""
     if not settings.enabled:
         yield None
         return
-    store = AuditStore(data / FOLDER, settings, wall_ms)
+    store = AuditStore(data / FOLDER, settings, wall_ms, mono_s)
     await trio.to_thread.run_sync(store.load)
     try:
         yield store

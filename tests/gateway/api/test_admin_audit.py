@@ -1,14 +1,19 @@
 """`GET /admin/audit` and `heliograph audit` of a whole gateway: who did what last week, and why it was allowed."""
 
 import json
+import threading
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from gateway.commands.audit import Followed
 from gateway.commands.cli import main
 from gateway.identity.tokens import OperatorScope
+from gateway.main.data_folder import DataFolder
 from gateway.main.server import Running, running
 from gateway.main.settings import load
 from tests.gateway.api.test_admin_spaces import asked
@@ -103,6 +108,73 @@ async def test_commands_print_it_for_people_and_scripts_while_a_gateway_runs_and
         rows[0].split()[-1],
     ]
     assert (await run("--since", "never"))[0] == 2
+
+
+async def test_following_looks_at_each_line_once_and_tells_those_that_match(tmp_path: Path) -> None:
+    async with running(load(None, {}, {"data": str(tmp_path), **ON, **QUICK})) as gateway:
+        await act(gateway)
+        newest, _ = await written(gateway, 2)
+
+        def made(reason: str) -> Followed:
+            return Followed(tmp_path, {"reason": reason})
+
+        scope, nothing = [await trio.to_thread.run_sync(made, reason) for reason in ("scope", "no_such_reason")]
+        assert scope.through == nothing.through == newest["id"]
+        assert await trio.to_thread.run_sync(scope.more) == []
+        await act(gateway)
+        last, refused, *_ = await written(gateway, 4)
+        assert await trio.to_thread.run_sync(scope.more) == [refused]
+        assert await trio.to_thread.run_sync(scope.more) == []
+        assert await trio.to_thread.run_sync(nothing.more) == []
+        assert scope.through == nothing.through == last["id"], "and not from the last match on"
+
+
+async def test_following_a_stopped_gateway_does_not_keep_it_from_starting_and_goes_on_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HELIOGRAPH_OPERATOR_TOKEN", raising=False)
+    async with running(load(None, {}, {"data": str(tmp_path), **ON, **QUICK})) as gateway:
+        await act(gateway)
+    held: list[Path] = []
+    plain = DataFolder.hold.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: type[DataFolder], path: Path, *more: Any, **made: Any) -> Any:
+        held.append(path)
+        return plain(cls, path, *more, **made)
+
+    looks = threading.Semaphore(0)
+    go_on = threading.Semaphore(0)
+
+    def pause(_: float) -> None:
+        looks.release()
+        assert go_on.acquire(timeout=10)
+        if is_over:
+            raise KeyboardInterrupt
+
+    is_over = False
+    monkeypatch.setattr("gateway.commands.audit.time.sleep", pause)
+    async with trio.open_nursery() as nursery:
+        run = partial(main, ["audit", "--data", str(tmp_path), "--follow", "--json", "--event", "operator_action"])
+
+        async def follow() -> None:
+            with suppress(KeyboardInterrupt):
+                await trio.to_thread.run_sync(run)
+
+        nursery.start_soon(follow)
+        await trio.to_thread.run_sync(looks.acquire)
+        monkeypatch.setattr(DataFolder, "hold", classmethod(counted))
+        go_on.release()
+        await trio.to_thread.run_sync(looks.acquire)
+        assert held == []
+        async with running(load(None, {}, {"data": str(tmp_path), **ON, **QUICK})) as gateway:
+            await act(gateway)
+            await written(gateway, 4)
+            capsys.readouterr()
+            go_on.release()
+            await trio.to_thread.run_sync(looks.acquire)
+            assert len(capsys.readouterr().out.splitlines()) == 2
+        is_over = True
+        go_on.release()
 
 
 async def test_gateway_that_keeps_none_says_how_to_have_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

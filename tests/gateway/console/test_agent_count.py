@@ -98,13 +98,26 @@ def test_of_too_many_agents_in_an_hour_some_are_only_counted(monkeypatch: pytest
 
 
 def test_too_many_hours_are_forgotten_from_the_oldest_on_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_book_rules, "SUMS_MAX", 4)
+    monkeypatch.setattr(agent_book_rules, "ENTRIES_MAX", 8)  # an agent with a tool is two
     book = AgentBook()
     book.add([tally(hour, sub) for hour in (3, 0, 2, 1) for sub in ("agent_a", "agent_b")])
     assert book.forgotten_ms > HOUR0_MS + 1 * HOUR_MS
     assert book.since(0)[0]["acme", "agent_a"].calls < 4
     book.add([tally(0)])  # what is forgotten is not begun anew
     assert all(sum_.last_ms >= book.forgotten_ms for sum_ in book.since(0)[0].values())
+
+
+def test_tools_that_are_told_apart_count_for_what_the_book_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_book_rules, "AGENTS_MAX", 1)
+    monkeypatch.setattr(agent_book_rules, "ENTRIES_MAX", 3 * (1 + 2 * TOOLS_MAX))
+    book = AgentBook()
+    for hour in range(10):
+        book.add([tally(hour, sub, tool=f"t{n}") for sub in ("agent_a", "agent_b") for n in range(TOOLS_MAX)])
+    ((_, sum_),) = book.since(0)[0].items()
+    assert sum_.calls == 2 * TOOLS_MAX, "what was forgotten makes room, and the newest hours are there"
+    book.forget(HOUR0_MS + 100 * HOUR_MS)
+    book.add([tally(100 + hour, tool=f"t{n}") for hour in range(5) for n in range(TOOLS_MAX)])
+    assert book.since(0)[0]["acme", "agent_a"].calls == 5 * TOOLS_MAX
 
 
 # ---- of a store ------------------------------------------------------------------------------------------------------
@@ -214,6 +227,17 @@ async def test_a_damaged_file_and_the_gap_behind_it_are_passed_over(tmp_path: Pa
         await audit.write(3)
         assert store.last_number > 1_000_000
         assert await audit.calls() == {"agent_a": 3}
+
+
+async def test_lines_of_a_clock_that_was_wrong_end_no_look(audit: Audit) -> None:
+    await audit.write(2)
+    right_ms, audit.now_ms = audit.now_ms + HOUR_MS, HOUR_MS
+    await audit.write(3)  # before the clock was set
+    audit.now_ms = right_ms
+    await audit.write(4)
+    assert len(numbered(audit.store.folder)) == 3
+    sums = await audit.look()
+    assert (sums.agents[0][1].calls, sums.counted_since_ms) == (6, None)
 
 
 async def test_those_who_spent_most_come_first_and_so_many_are_shown(

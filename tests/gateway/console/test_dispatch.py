@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from gateway.console.api import Answer, ConsoleCall, NoAnswer
+from gateway.console.api import Answer, ConsoleCall, NoAnswer, Streamed, Write
 from gateway.identity.tokens import OperatorScope, Principal
 from schemas.errors import Code
 from tests.gateway.api.client import Response
@@ -376,3 +376,49 @@ def test_two_calls_of_one_name_are_a_mistake() -> None:
         twice = [probe.call, ConsoleCall(name, OperatorScope.FLEET_READ, Look, lambda *_: {})]
         with pytest.raises(ValueError, match=name):
             trio.run(Site(twice).open)
+
+
+async def test_session_that_ends_while_the_body_comes_asks_for_nothing(autojump_clock: MockClock) -> None:
+    here, probe = await site()
+    by = operator()
+    browser = await here.signed_in(by)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        here.revoke(by.jti)
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+
+    async def send(message: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        sent.append(message)
+
+    fields = {"origin": ORIGIN, "content-type": "application/json", "cookie": f"{SESSION}={browser.cookies[SESSION]}"}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/console/api/look",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
+        "client": ("192.0.2.1", 1),
+        "extensions": {},
+    }
+    await here.app(scope, receive, send)
+    assert (sent[0]["status"], probe.asked) == (401, [])
+
+
+async def test_session_that_ends_while_a_stream_is_asked_for_begins_none(autojump_clock: MockClock) -> None:
+    begun: list[str] = []
+
+    async def run(write: Write) -> None:
+        begun.append("it")
+        await write(b"x")
+
+    async def answer(_: Look, __: Principal) -> Answer:
+        await trio.lowlevel.checkpoint()
+        here.revoke(by.jti)
+        return Streamed(b"text/event-stream", run)
+
+    here = await Site([ConsoleCall("feed", OperatorScope.FLEET_READ, Look, answer)]).open()
+    by = operator()
+    browser = await here.signed_in(by)
+    assert ((await browser.post("feed")).status, begun) == (401, [])

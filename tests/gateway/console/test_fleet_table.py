@@ -253,3 +253,14 @@ async def test_a_member_of_a_log_from_before_the_register_is_shown_by_what_it_an
     await fleet.come(IDS[0])
     assert fleet.register.find(IDS[0]) is None
     assert (await fleet.shown())[IDS[0]]["tools"] == 1
+
+
+async def test_order_by_drops_is_another_a_second_later() -> None:
+    fleet = Fleet()
+    for node_id in IDS[:2]:
+        await fleet.come(node_id)
+        fleet.counts[node_id].drops = 1
+    assert list(await fleet.shown(sort="drops")) == IDS[:2]
+    fleet.counts[IDS[0]].drops = 2
+    fleet.pass_ms(1_000)
+    assert list(await fleet.shown(sort="drops")) == [IDS[1], IDS[0]]

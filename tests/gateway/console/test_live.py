@@ -14,11 +14,12 @@ from actors.node.moment import Moment
 from gateway.console import fleet_table
 from gateway.console.api import NoAnswer, Streamed
 from gateway.console.audit_feed import AuditFeeds, AuditFilter
-from gateway.console.fleet_rules import FleetQuery
+from gateway.console.fleet_rules import LIMIT_MAX, FleetQuery
 from gateway.console.live import AWAKE_S, Live, LiveAsk
 from gateway.console.mailbox import EVENTS_MAX, PING_S
 from gateway.console.node_feed import AGAIN_S, CAPABILITIES_MAX
 from schemas.errors import Code
+from schemas.labels import TAGS_MAX
 from tests.gateway.console.fleet import Fleet
 from tests.gateway.console.rows import IDS, NOW_MS
 from tests.schemas.examples import ECHO_CAPABILITY, METRICS_CAPABILITY
@@ -296,6 +297,18 @@ async def test_a_tag_that_is_none_is_no_feed() -> None:
             assert answer.code is Code.MANIFEST_INVALID
 
 
+async def test_the_longest_window_that_there_can_be_is_shown(autojump_clock: MockClock) -> None:
+    async with site() as here:
+        tags = {f"{number:02d}{'k' * 61}": "v" * 63 for number in range(TAGS_MAX)}
+        for number in range(LIMIT_MAX):
+            node_id = f"{IDS[0][:-3]}{number:03d}"
+            await here.fleet.enroll(node_id, f"n{number:03d}{'n' * 59}")
+            await here.fleet.tag(node_id, tags)
+        page = await here.open(fleet=FleetQuery(limit=LIMIT_MAX))
+        assert not page.ended
+        assert len(page.of("fleet")[0]["rows"]) == LIMIT_MAX
+
+
 # ---- a node ----------------------------------------------------------------------------------------------------------
 
 
@@ -403,6 +416,30 @@ async def test_whoever_leaves_while_the_node_is_being_asked_leaves_no_listener(a
         assert not here.bus.listeners
 
 
+async def test_a_node_that_is_slow_to_answer_keeps_no_other_page_waiting(autojump_clock: MockClock) -> None:
+    async with site() as here:
+        for node_id in IDS[:3]:
+            await here.fleet.come(node_id, METRICS_CAPABILITY, life_ms=10**9)
+        attach = here.bus.attach
+
+        async def only_the_last(node_id: str, *source: Any) -> Attachment | Failed:
+            if node_id != IDS[2]:
+                await trio.sleep_forever()
+            return await attach(node_id, *source)
+
+        here.bus.attach = only_the_last  # type: ignore[method-assign, assignment]
+        for node_id in IDS[:3]:
+            await here.open(node=node_id)
+        page = await here.open(fleet=FleetQuery())
+        await trio.sleep(0.5)
+        before = len(page.of("fleet"))
+        for _ in range(10):
+            here.fleet.counts[IDS[0]].calls += 1
+            await trio.sleep(1)
+        assert len(page.of("fleet")) - before == 10
+        assert [node_id for node_id, _, _ in here.bus.attached] == [IDS[2]]
+
+
 async def test_of_a_node_with_many_capabilities_a_few_are_listened_to(autojump_clock: MockClock) -> None:
     async with site() as here:
         many = [{**METRICS_CAPABILITY, "cap_id": f"metrics_{number}"} for number in range(3 * CAPABILITIES_MAX)]
@@ -424,3 +461,20 @@ async def test_a_feed_of_an_audit_that_is_not_kept_is_a_feed_of_nothing(autojump
         page = await here.open(audit=AuditFilter())
         await trio.sleep(5)
         assert page.events == []
+
+
+async def test_a_node_that_nobody_looks_at_any_more_keeps_nothing_going(autojump_clock: MockClock) -> None:
+    async with site() as here:
+        await here.fleet.come(IDS[0], METRICS_CAPABILITY, life_ms=10**9)
+        await here.close(await here.open(node=IDS[0]))
+        await trio.sleep(AWAKE_S + REST_S + 2)
+        assert not here.fleet.table.is_open
+
+
+async def test_a_node_whose_manifest_has_expired_is_not_listened_to(autojump_clock: MockClock) -> None:
+    async with site() as here:
+        await here.fleet.come(IDS[0], METRICS_CAPABILITY, life_ms=500)
+        await trio.sleep(1)
+        await here.open(node=IDS[0])
+        await trio.sleep(2 * AGAIN_S)
+        assert here.bus.attached == []

@@ -76,9 +76,31 @@ def test_so_many_bytes_may_wait() -> None:
     assert mailbox.is_over
 
 
+def test_bytes_that_were_taken_make_room_again() -> None:
+    mailbox = Mailbox()
+
+    async def run() -> None:
+        with trio.move_on_after(1):
+            await mailbox.serve(Page().write)
+
+    for _ in range(3):
+        mailbox.put(b"x" * (BYTES_MAX - 1))
+        trio.run(run, clock=MockClock(autojump_threshold=0))
+    assert not mailbox.is_over
+
+
+async def test_one_event_may_be_longer_than_what_may_wait(autojump_clock: MockClock) -> None:
+    mailbox, page = Mailbox(), Page()
+    mailbox.put(b"x" * (2 * BYTES_MAX))
+    with trio.move_on_after(1):
+        await mailbox.serve(page.write)
+    assert (mailbox.is_over, list(map(len, page.got))) == (False, [2 * BYTES_MAX])
+
+
 async def test_a_feed_that_is_over_before_it_begins_ends_at_once() -> None:
     mailbox, page = Mailbox(), Page()
-    mailbox.put(b"x" * (BYTES_MAX + 1))
+    mailbox.put(b"x" * BYTES_MAX)
+    mailbox.put(b"x")
     with trio.fail_after(5):
         await mailbox.serve(page.write)
     assert page.got == []

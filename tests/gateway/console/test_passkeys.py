@@ -8,6 +8,7 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
+from actors.console.passkey_rules import Trouble
 from gateway.console.settings import ConsoleSettings
 from gateway.identity.tokens import OperatorScope
 from tests.actors.node.harness import now
@@ -314,3 +315,44 @@ async def test_beginning_with_a_passkey_is_an_attempt_too(autojump_clock: MockCl
     statuses = [(await browser.post("sign-in/options")).status for _ in range(11)]
     assert statuses == [200] * 10 + [429]
     assert SESSION not in browser.cookies
+
+
+async def test_link_that_was_made_with_a_passkey_ends_with_it(autojump_clock: MockClock) -> None:
+    site = await Site().open()
+    browser, passkey_id = await with_passkey(site)
+    later = browser.elsewhere()
+    assert (await later.sign_in()).status == 200
+    made = await later.post("act", {"path": "/admin/console/link", "method": "POST", "body": {}})
+    assert (await browser.post("passkey/remove", {"id": passkey_id})).status == 204
+    link = made.json["url"].partition("#k=")[2]
+    assert (await Browser(site).post("session", {"link": link})).status == 401
+
+
+async def test_passkey_that_is_revoked_while_its_use_is_written_opens_nothing(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = await Site().open()
+    browser, passkey_id = await with_passkey(site)
+    use = site.passkeys.use
+
+    async def use_and_lose(used_id: str, sign_count: int) -> Trouble | None:
+        trouble = await use(used_id, sign_count)
+        site.revoke(passkey_id)
+        return trouble
+
+    monkeypatch.setattr(site.passkeys, "use", use_and_lose)
+    assert (await browser.elsewhere().sign_in()).status == 401
+
+
+async def test_authenticators_know_an_operator_by_one_handle(autojump_clock: MockClock) -> None:
+    site = await Site().open()
+    browser, _ = await with_passkey(site)
+    again = [(await browser.post("passkey/options")).json["publicKey"]["user"]["id"] for _ in range(2)]
+    assert again[0] == again[1]
+
+
+async def test_beginning_a_passkey_is_rated_as_an_attempt_to_sign_in(autojump_clock: MockClock) -> None:
+    site = await Site(settings=ConsoleSettings()).open()
+    browser = await site.signed_in()
+    statuses = {(await browser.post("passkey/options")).status for _ in range(ConsoleSettings().sign_ins_burst)}
+    assert statuses == {200, 429}

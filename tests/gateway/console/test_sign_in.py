@@ -256,3 +256,19 @@ async def test_link_for_scopes_that_there_are_not_is_refused(
     browser = await (await Site().open()).signed_in()
     answer = await browser.post("act", {"path": "/admin/console/link", "method": "POST", "body": body})
     assert answer.status == status
+
+
+async def test_what_is_said_of_a_link_is_no_longer_than_the_token_behind_it(autojump_clock: MockClock) -> None:
+    site = await Site().open()
+    scopes = frozenset(OperatorScope)
+    short = site.console.link(operator(life_s=60), scopes, may_register=False)
+    long = site.console.link(operator(), scopes, may_register=False)
+    assert (short.ends_at_ms, long.ends_at_ms) == (now().wall_ms + 60_000, now().wall_ms + 1000 * LINK_S)
+
+
+async def test_session_of_a_token_that_only_the_verifier_knows_to_be_revoked_is_over(autojump_clock: MockClock) -> None:
+    site = await Site().open()
+    by = operator()
+    browser = await site.signed_in(by)
+    site.verifier.revoke(by.jti)
+    assert (await browser.post("whoami")).status == 401

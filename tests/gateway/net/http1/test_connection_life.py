@@ -137,6 +137,25 @@ async def test_client_that_does_not_read_is_reset_after_its_time() -> None:
         await here.idle()
 
 
+async def test_response_cancelled_in_the_middle_of_a_piece_has_no_end_behind_it() -> None:
+    """A client that is slow to read would take the end for a part of the piece, and wait for the rest."""
+    ended = trio.Event()
+
+    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+        await start(send)
+        with trio.move_on_after(0.05):
+            await send({"type": "http.response.body", "body": b"x" * 10_000_000, "more_body": True})
+        ended.set()
+        await send({"type": "http.response.body"})
+
+    async with site(app) as here, here.client() as client:
+        await client.send(GET)
+        await ended.wait()
+        with pytest.raises(trio.BrokenResourceError):
+            await client.rest()
+        await here.idle()
+
+
 async def test_receive_after_the_response_is_a_disconnect() -> None:
     heard: list[str] = []
 

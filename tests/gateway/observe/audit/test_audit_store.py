@@ -15,8 +15,9 @@ from structlog.testing import capture_logs
 
 from gateway.observe.audit import audit_store
 from gateway.observe.audit.audit_file import AuditFile
-from gateway.observe.audit.audit_store import DAY_MS, FOLDER, AuditStore, numbered, opened_audit, search
+from gateway.observe.audit.audit_store import FOLDER, AuditStore, numbered, opened_audit, search
 from gateway.observe.audit.query_rules import AuditQuery
+from gateway.observe.audit.retention_rules import BELIEVED_AFTER_S, DAY_MS
 from gateway.observe.audit.settings import AuditSettings
 
 SETTINGS = AuditSettings()
@@ -202,6 +203,30 @@ async def test_damaged_line_keeps_its_place_and_hides_no_other(tmp_path: Path, c
             assert sum(tally.calls for tally in file.tally(1, 6)) >= 4
 
 
+async def test_line_that_cannot_be_written_is_lost_and_counted_and_the_next_one_is_kept(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        for unfit in ("\ud800", 2**64 * 1j):
+            add(store, 0, tool=unfit)
+            await store.flush()
+        add(store, 1)
+        await store.flush()
+        assert (store.lost_lines, await numbers(store, AuditQuery())) == (2, [1])
+
+
+async def test_number_that_was_never_given_is_damage_and_others_follow_behind_it(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        add(store, 0)
+        await store.flush()
+        with closing(sqlite3.connect(numbered(store.folder)[0][1])) as file:
+            file.execute("UPDATE line SET number = ?", (2**63 - 1,))
+            file.commit()
+    async with kept(tmp_path) as store:
+        add(store, 1)
+        await store.flush()
+        assert store.lost_lines == 0
+        assert 1 in await numbers(store, AuditQuery())
+
+
 @pytest.mark.parametrize("name", ["0" * 16, "1" * 17, "9" * 30, "1", "abc"])
 async def test_what_else_lies_in_the_folder_is_none_of_its_files(tmp_path: Path, name: str) -> None:
     folder = tmp_path / FOLDER
@@ -235,15 +260,127 @@ async def test_search_that_takes_too_long_answers_with_a_place_to_go_on(
             assert pages > 2
 
 
-async def test_writer_collects_for_a_moment_and_tells_of_what_it_wrote(tmp_path: Path) -> None:
+async def test_files_that_are_too_old_for_a_search_take_its_time_too(tmp_path: Path) -> None:
+    clock = Clock()
+    async with kept(tmp_path, clock=clock) as store:
+        for number in range(4):
+            add(store, number)
+            await store.flush()
+            clock.wall_ms += DAY_MS
+        query: AuditQuery | None = AuditQuery(since_ms=clock.wall_ms)
+        pages = 0
+        while query is not None:
+            page = search(store.folder, query, seconds_max=0)
+            assert not page.lines
+            pages += 1
+            query = None if page.place is None else query.continued(page.place)
+        assert pages > 3
+
+
+async def test_files_that_have_no_number_of_a_search_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, opened = Clock(), []
+    async with kept(tmp_path, clock=clock) as store:
+        for number in range(4):
+            add(store, number)
+            await store.flush()
+            clock.wall_ms += DAY_MS
+        plain = AuditFile
+
+        def counted(path: Path, **more: Any) -> Any:
+            opened.append(path.stem.lstrip("0"))
+            return plain(path, **more)
+
+        monkeypatch.setattr(audit_store, "AuditFile", counted)
+        assert [line.number for line in search(store.folder, AuditQuery(before=3)).lines] == [2, 1]
+        assert [line.number for line in search(store.folder, AuditQuery(after=2)).lines] == [3, 4]
+        assert opened == ["2", "1", "3", "4"]
+
+
+async def test_clock_that_is_wrong_for_some_minutes_removes_nothing(tmp_path: Path) -> None:
+    clock, mono_s = Clock(), 0.0
+    async with opened_audit(tmp_path, SETTINGS, clock, lambda: mono_s) as store:
+        assert store is not None
+        for number in range(3):
+            add(store, number)
+            await store.flush()
+            clock.wall_ms += DAY_MS
+            mono_s += 86_400.0
+        right_ms, clock.wall_ms = clock.wall_ms, clock.wall_ms + 400 * DAY_MS
+        add(store, 3)
+        await store.flush()
+        clock.wall_ms = right_ms
+        add(store, 4)
+        await store.flush()
+        assert await numbers(store, AuditQuery()) == [4, 3, 2, 1, 0]
+
+
+async def test_start_with_a_wrong_clock_removes_nothing_until_it_has_stayed_so(tmp_path: Path) -> None:
+    clock, mono_s = Clock(), 0.0
+    async with kept(tmp_path, clock=clock) as store:
+        add(store, 0)
+        await store.flush()
+        clock.wall_ms += DAY_MS
+        add(store, 1)
+    clock.wall_ms += 400 * DAY_MS
+    async with opened_audit(tmp_path, SETTINGS, clock, lambda: mono_s) as late:
+        assert late is not None
+        assert await numbers(late, AuditQuery()) == [1, 0]
+        mono_s += BELIEVED_AFTER_S
+        clock.wall_ms += int(BELIEVED_AFTER_S * 1000)
+        add(late, 2)
+        await late.flush()
+        assert await numbers(late, AuditQuery()) == [2]
+
+
+async def test_file_that_a_crash_left_without_its_table_is_gone_on_with(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        add(store, 0)
+    with closing(sqlite3.connect(tmp_path / FOLDER / "0000000000000002.sqlite")) as file:
+        file.execute("PRAGMA journal_mode = WAL")
+    async with kept(tmp_path) as store:
+        add(store, 1)
+        await store.flush()
+        assert [line.number for line in (await store.search(AuditQuery())).lines] == [2, 1]
+
+
+async def test_lines_go_on_when_the_disk_failed_and_had_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = AuditFile.write
+
+    def write_and_fail(self: AuditFile, *lines: Any) -> None:
+        plain(self, *lines)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    async with kept(tmp_path) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(AuditFile, "write", write_and_fail)
+            add(store, 0)
+            await store.flush()
+        assert (store.kept_lines, store.lost_lines) == (0, 1)
+        add(store, 1)
+        await store.flush()
+        assert await numbers(store, AuditQuery()) == [1, 0]
+
+
+async def test_lines_go_on_behind_a_file_that_is_damaged_before_it_has_any(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        (tmp_path / FOLDER / "0000000000000001.sqlite").write_bytes(b"not a database at all")
+        add(store, 0)
+        await store.flush()
+        assert await numbers(store, AuditQuery()) == [0]
+
+
+async def test_writer_collects_for_a_moment(tmp_path: Path) -> None:
     async with kept(tmp_path, replace(SETTINGS, write_s=0.0)) as store, trio.open_nursery() as nursery:
         nursery.start_soon(store.run)
         for number in range(2):
-            changed = store.changed
             add(store, number)
             with trio.fail_after(10):
-                await changed.wait()
-            assert store.kept_lines == number + 1
+                while store.kept_lines <= number:
+                    await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
 
 
