@@ -118,6 +118,9 @@ class EngineDirectory(DirectoryIndex):
         self._news.set()
         return None
 
+    def granted(self, node: NodeIdentity, epoch: int, wall_ms: int) -> None:
+        self._say(node.node_id, NodeEntry(node.tenant, epoch, self._me.process, wall_ms, is_opening=True))
+
     def came(self, node: NodeIdentity, epoch: int, wall_ms: int, agent: str | None = None) -> None:
         self._say(node.node_id, NodeEntry(node.tenant, epoch, self._me.process, wall_ms, agent=agent))
 

@@ -24,8 +24,8 @@ class Patient(CallsElsewhere):
     """Asks for longer than its caller waits, as if a deadline were a span that begins anew at each hand."""
 
     async def call(self, record: Any, tool: str, arguments: Any, *rest: Any) -> Outcome | NoReply | None:
-        sub, tenant, deadline_at_ms, hold = rest
-        return await super().call(record, tool, arguments, sub, tenant, deadline_at_ms + 5000, hold)
+        sub, tenant, deadline_at_ms, hold, until_s = rest
+        return await super().call(record, tool, arguments, sub, tenant, deadline_at_ms + 5000, hold, until_s + 5)
 
 
 def certain(why: NoReply, msg_id: str | None) -> Failed:
