@@ -18,6 +18,7 @@ from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.fan_out import Audience, FanOut
 from actors.stream.rules import StreamRules
 from actors.stream.settings import StreamSettings
+from actors.stream.slice import Lines
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
@@ -42,12 +43,14 @@ class OpenStream:
 
 
 class Streams:
-    def __init__(self, supervisor: Supervisor, bus: Bus, settings: StreamSettings | None = None) -> None:
+    def __init__(
+        self, supervisor: Supervisor, bus: Bus, settings: StreamSettings | None = None, lines: Lines | None = None
+    ) -> None:
         self.settings = settings or StreamSettings()
         self.registry: Registry[str, StreamActor] = Registry()
         self._supervisor = supervisor
         self._bus = bus
-        self._fan_out = FanOut()
+        self._fan_out = FanOut(lines)
         self._audiences: dict[Source, Audience] = {}
         self._per_tenant: Counter[str] = Counter()
         self._per_agent: Counter[tuple[str, str]] = Counter()  # tenant, sub
@@ -135,6 +138,10 @@ class Streams:
         for stream in self.registry:
             if stream.subscriber.token_id == token_id:
                 stream.close(StreamClose.NORMAL)
+
+    def end_all(self, close: StreamClose) -> None:
+        for stream in list(self.registry):
+            stream.close(close)
 
     def _is_over_quota(self, tenant: str) -> bool:
         return 0 < self.settings.streams_per_tenant_max <= self._per_tenant[tenant]
