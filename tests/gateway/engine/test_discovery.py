@@ -55,15 +55,20 @@ class Subscriber:
     def __init__(self, server: ServerRun, port: int) -> None:
         self.last: dict[str, bytes] = {}
         self.count = 0
+        self.is_subscribed = False
         self.client = mqtt.Client(CallbackAPIVersion.VERSION2, clean_session=True)
         self.client.username_pw_set("anybody", server.token)
         self.client.on_connect = self._connected
         self.client.on_message = self._take
+        self.client.on_subscribe = self._subscribed
         self.client.connect("127.0.0.1", port)
         self.client.loop_start()
 
     def _connected(self, *_: Any) -> None:
         self.client.subscribe("$devices/#", qos=1)
+
+    def _subscribed(self, *_: Any) -> None:
+        self.is_subscribed = True
 
     def _take(self, _client: Any, _data: Any, message: mqtt.MQTTMessage) -> None:
         self.last[message.topic] = bytes(message.payload)
@@ -89,9 +94,11 @@ class World:
         await until(lambda: client.is_connected)
         return directory, found, client
 
-    def subscriber(self) -> Subscriber:
-        self.subscribers.append(Subscriber(self.server, self.port))
-        return self.subscribers[-1]
+    async def subscriber(self) -> Subscriber:
+        found = Subscriber(self.server, self.port)
+        self.subscribers.append(found)
+        await until(lambda: found.is_subscribed)
+        return found
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -126,7 +133,7 @@ async def announce(directory: LocalDirectory, node: NodeIdentity, accepted: Acce
 
 async def test_who_subscribes_late_gets_every_manifest_that_stands_and_none_that_does_not(world: World) -> None:
     directory, _, _ = await world.process("P")
-    early = world.subscriber()
+    early = await world.subscriber()
     topic, other = announce_topic(NODE.node_id), announce_topic(OTHER.node_id)
     for node in NODE, OTHER:
         await announce(directory, node)
@@ -136,19 +143,19 @@ async def test_who_subscribes_late_gets_every_manifest_that_stands_and_none_that
     await until(lambda: early.last[topic] == canonical(newer.manifest))
     await directory.forget(OTHER.node_id, WALL_MS)  # as for one that is revoked
     await until(lambda: early.last[other] == b"")
-    late = world.subscriber()
+    late = await world.subscriber()
     await until(lambda: topic in late.last)
     assert late.last == {topic: canonical(newer.manifest)}
     world.clock.wall_ms += 1_001
     await until(lambda: early.last[topic] == b"")
-    latest = world.subscriber()
+    latest = await world.subscriber()
     await announce(directory, OTHER, manifest(OTHER, WALL_MS))  # expired too: nothing is said
     await trio.sleep(0.3)
     assert latest.last == {}
 
 
 async def test_the_janitor_takes_out_what_nobody_has_and_puts_right_what_somebody_else_wrote(world: World) -> None:
-    stranger = world.subscriber()
+    stranger = await world.subscriber()
     topic, other = announce_topic(NODE.node_id), announce_topic(OTHER.node_id)
     stranger.client.publish(topic, b"forged", qos=1, retain=True)
     stranger.client.publish(other, b"left by a process that is gone", qos=1, retain=True)
@@ -168,7 +175,7 @@ async def test_the_janitor_takes_out_what_nobody_has_and_puts_right_what_somebod
 async def test_what_changes_while_the_server_is_away_is_said_when_it_is_back(world: World) -> None:
     directory, _, client = await world.process("P", is_janitor=True)
     await announce(directory, NODE)
-    before = world.subscriber()
+    before = await world.subscriber()
     await until(lambda: announce_topic(NODE.node_id) in before.last)
     world.server.kill()
     await until(lambda: not client.is_connected)
@@ -176,23 +183,20 @@ async def test_what_changes_while_the_server_is_away_is_said_when_it_is_back(wor
     await announce(directory, OTHER)
     await world.server.start()
     await until(lambda: client.is_connected)
-    after = world.subscriber()
+    after = await world.subscriber()
     wanted = {announce_topic(OTHER.node_id): canonical(manifest(OTHER).manifest)}
     await until(lambda: {topic: payload for topic, payload in after.last.items() if payload} == wanted)
 
 
 async def test_frames_reach_whoever_listens_and_are_not_retained(world: World) -> None:
     _, found, client = await world.process("P")
-    early = world.subscriber()
+    early = await world.subscriber()
     topic = telemetry_topic(NODE.node_id)
 
-    def is_heard() -> bool:
-        found.telemetry(NODE.node_id, FRAME)  # until it has subscribed
-        return topic in early.last
-
-    await until(is_heard)
+    found.telemetry(NODE.node_id, FRAME)
+    await until(lambda: topic in early.last)
     assert msgspec.json.decode(early.last[topic]) == FRAME
-    late = world.subscriber()
+    late = await world.subscriber()
     await trio.sleep(0.3)
     assert late.last == {}
     assert client.dropped == 0
