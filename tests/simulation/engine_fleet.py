@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import trio
 
+from actors.bus.purse import Account, Agreed, Guess, Look, NotGiven, Order, Stands, TooOften
 from actors.engine.engine_bus import EngineBus
 from actors.engine.engine_directory import EngineDirectory
+from actors.engine.engine_purse import EnginePurse
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
 from actors.engine.kv import Change, Entry, NotPut
@@ -15,14 +17,35 @@ from actors.engine.memory_kv import MemoryBucket, MemoryKv
 from actors.engine.memory_messages import MemoryBroker, MemoryMessages
 from actors.engine.presence_rules import Standing
 from actors.engine.settings import DEFAULT_PRESENCE
+from actors.ledger.rules import Budget
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
+from actors.node.moment import Moment
 from actors.node.services import NodeServices
 from actors.node.settings import NodeSettings
 from actors.supervision.supervisor import Supervisor
 from schemas.closes import NodeClose
 from tests.simulation.fleet import Rules, SimGateway, Site
 from tests.simulation.network import Link
+
+PRICE_MICROS = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class OnePrice:
+    """A `Judge`: every tool costs the same."""
+
+    budget: Budget
+
+    def judge(self, order: Order, account: Account, now: Moment) -> Agreed:
+        del order, account, now
+        return Agreed(PRICE_MICROS, self.budget, ())
+
+    def guessed(self, guess: Guess, now: Moment) -> TooOften | None:
+        raise NotImplementedError
+
+    def stands(self, look: Look, account: Account, now: Moment) -> Stands | NotGiven:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +119,7 @@ class EngineSite(Site):
     manifests: MemoryBucket = field(default_factory=MemoryBucket)
     engine: Gate = field(default_factory=Gate)  # closed while it has no leader
     started: int = 0  # processes
+    budget: Budget = field(default_factory=lambda: Budget(60 * PRICE_MICROS))  # of an agent, in each tenant
 
     @property
     def pays(self) -> bool:
@@ -111,6 +135,7 @@ class EngineGateway(SimGateway):
         self.process = ""
         self.bus: EngineBus | None = None
         self.directory: EngineDirectory | None = None
+        self.purse: EnginePurse | None = None
         self.messages = MemoryMessages(site.broker)
         self.gate, self.wire = Gate(), Gate()  # of the process, and of its connection to the engine
         self.kvs: tuple[GatedKv, ...] = ()
@@ -161,10 +186,12 @@ class EngineGateway(SimGateway):
         fleet = Fleet(supervisor, services)
         fleet.actor_class = site.rules.actor
         self.bus = EngineBus(fleet, directory, self.messages, self.process, site.now)
+        judge = OnePrice(site.budget)
+        self.purse = EnginePurse(self._store, self.messages, self.process, site.now, judge)
         janitor = Janitor(live, self.process, DEFAULT_PRESENCE, directory.settle_lost)
         fleet.sweeps = lambda _: janitor.is_here()
         directory.on_superseded = fleet.supersede
-        for run in self.bus.run, directory.run, janitor.run:
+        for run in self.bus.run, directory.run, janitor.run, self.purse.run:
             self.callers.start_soon(run)
         await directory.load()
         self.callers.start_soon(self._watch_standing, fleet)
@@ -190,7 +217,7 @@ class EngineGateway(SimGateway):
     # ---- what happens to it -----------------------------------------------------------------------------------------
 
     def crash(self) -> None:
-        self.bus = self.directory = None
+        self.bus = self.directory = self.purse = None
         self.messages.die()
         super().crash()
 

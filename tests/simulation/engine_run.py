@@ -21,17 +21,23 @@ from trio.testing import MockClock
 
 from actors.bus.bus import Failed, Outcome, Succeeded
 from actors.bus.directory import HERE
+from actors.bus.purse import Granted, Order
 from actors.engine.memory_messages import MemoryBroker
+from actors.ledger.events import Charged
+from actors.ledger.events import decode as decode_ledger
+from actors.ledger.ledger import Agent, restored
+from actors.ledger.rules import Budget
 from actors.log.memory_store import MemoryDisk
 from actors.node.history import SessionOpened
 from schemas.certificates import CertificateAuthority, KnownCertificates
 from schemas.errors import Code
-from tests.simulation.engine_fleet import EngineGateway, EngineRules, EngineSite
-from tests.simulation.fleet import BASE_MS, SimNode, tenant_of
+from tests.simulation.engine_fleet import PRICE_MICROS, EngineGateway, EngineRules, EngineSite
+from tests.simulation.fleet import BASE_MS, TENANTS, SimNode, tenant_of
 from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.run import CALM_S, STORM_S, Report, harm_node, many, step_clock_back
 
 AGENT = "agent"
+CALL_MS, SETTLE_MS = 5_000, 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,7 @@ async def _run(rng: Random, rules: EngineRules) -> EngineReport:
         site = EngineSite(rng, nursery, oracle, disk, rules, ca, KnownCertificates(ca.certificate), broker=broker)
         gateways = [EngineGateway(site) for _ in range(rng.choice((2, 3, 4)))]
         site.gateways += gateways
+        site.budget = Budget(rng.choice((20, 60, 400)) * PRICE_MICROS)
         for gateway in gateways:
             await gateway.start()
         nodes = [SimNode(site, number) for number in range(1, rng.choice((2, 3, 4)))]
@@ -82,6 +89,7 @@ async def _run(rng: Random, rules: EngineRules) -> EngineReport:
         await callers.call_everywhere()
         ends = oracle.check()
         callers.check()
+        callers.check_ledgers()
         for node in nodes:
             _check_owner(site, gateways, node)
         nursery.cancel_scope.cancel()
@@ -162,6 +170,7 @@ class _Callers:
         self._calls = 0
         self._outcomes: list[tuple[str, Outcome]] = []
         self.answers: Counter[str] = Counter()
+        self._paid: dict[str, Order] = {}  # by token: what was to be charged if it became a command
 
     async def run(self) -> None:
         rng = self._site.rng
@@ -180,29 +189,27 @@ class _Callers:
         await trio.sleep(30)  # for what was slow
 
     async def _reach(self, node: SimNode, gateway: EngineGateway) -> None:
-        outcome = await self._call(node, gateway, 0.0)
+        outcome = await self._call(node, gateway, 0.0, pays=False)
         if isinstance(outcome, Failed) and outcome.code in (Code.NODE_OFFLINE, Code.MANIFEST_NOT_FOUND):
             self._site.oracle.violations.append(f"after calm, {gateway.process} does not reach {node.node_id}")
 
-    async def _call(self, node: SimNode, gateway: EngineGateway, patience: float) -> Outcome | None:
-        bus, directory, oracle = gateway.bus, gateway.directory, self._site.oracle
-        assert bus is not None
+    async def _call(
+        self, node: SimNode, gateway: EngineGateway, patience: float, *, pays: bool = True
+    ) -> Outcome | None:
+        directory, oracle = gateway.directory, self._site.oracle
         assert directory is not None
         record = directory.find(node.node_id)
         where = "here" if record is None or record.owner == HERE else "elsewhere"
         self._calls += 1
         token = f"call-{self._calls}"
-        deadline_s, deadline_at_ms = trio.current_time() + 5, self._site.now().wall_ms + 5000
+        deadline_s, deadline_at_ms = trio.current_time() + CALL_MS / 1000, self._site.now().wall_ms + CALL_MS
         outcome: Outcome | None = None
         with trio.move_on_after(10 if patience < 0.8 else patience) as scope:
-            outcome = await bus.call(
-                node.node_id,
-                node.tool,
-                {"message": token},
-                sub=AGENT,
-                tenant=tenant_of(node.node_id),
-                deadline_at_ms=deadline_at_ms,
-            )
+            paying = self._pay_and_call if pays else self._only_call
+            outcome = await paying(node, gateway, token, deadline_at_ms, deadline_s)
+            if outcome is None:
+                self.answers["over budget, or nobody could say"] += 1
+                return None
             self._outcomes.append((token, outcome))
             self.answers[f"{where}: {_word(outcome)}"] += 1
             if isinstance(outcome, Succeeded) and not oracle.is_acked(node.node_id, outcome.msg_id):
@@ -210,6 +217,57 @@ class _Callers:
         if (scope.cancelled_caught and patience < 0.8) or trio.current_time() > deadline_s + 0.001:
             oracle.violations.append(f"{token} had no answer by its deadline")
         return outcome
+
+    async def _pay_and_call(
+        self, node: SimNode, gateway: EngineGateway, token: str, deadline_at_ms: int, deadline_s: float
+    ) -> Outcome | None:
+        """As the gateway's calls do it: reserved first, and settled whatever ends the call."""
+        purse = gateway.purse
+        assert purse is not None
+        tenant = tenant_of(node.node_id)
+        order = Order(tenant, AGENT, node.tool, token, deadline_at_ms, deadline_at_ms + SETTLE_MS)
+        if not isinstance(await purse.reserve(order), Granted):
+            return None
+        self._paid[token] = order
+        is_charged = True
+        try:
+            outcome = await self._only_call(node, gateway, token, deadline_at_ms, deadline_s)
+            is_charged = may_have_happened(outcome)
+        finally:
+            (purse.charge if is_charged else purse.release)(order)
+        return outcome
+
+    async def _only_call(
+        self, node: SimNode, gateway: EngineGateway, token: str, deadline_at_ms: int, deadline_s: float
+    ) -> Outcome:
+        bus, now = gateway.bus, self._site.now()
+        if bus is None:  # its process is gone, and this task with it
+            await trio.sleep_forever()
+        return await bus.call(
+            node.node_id,
+            node.tool,
+            {"message": token},
+            sub=AGENT,
+            tenant=tenant_of(node.node_id),
+            # Our clock may have been set back since.
+            deadline_at_ms=min(deadline_at_ms, now.wall_ms + round((deadline_s - now.mono_s) * 1000)),
+        )
+
+    def check_ledgers(self) -> None:
+        """No ledger is above its budget, every command that was paid for first is charged, and nothing stays open."""
+        disk, charged = self._site.oracle.disk, set[str]()
+        for tenant in TENANTS:
+            agent = Agent(tenant, AGENT)
+            state = restored(agent, disk.load(agent.stream)).state
+            if state.used_micros > self._site.budget.limit_micros:
+                raise Violation(f"{tenant} spent {state.used_micros} of {self._site.budget.limit_micros}")
+            if state.open:
+                raise Violation(f"{tenant} has {len(state.open)} reservations left open")
+            events = (decode_ledger(event.data) for event in disk.find(agent.stream).events)
+            charged |= {event.id for event in events if isinstance(event, Charged)}
+        for token in self._site.oracle.token_of.values():
+            if token in self._paid and token not in charged:
+                raise Violation(f"{token} became a command, and was not charged")
 
     def check(self) -> None:
         """Whoever was told of a success got the answer to its own question; of nothing done, nothing was done."""
@@ -223,6 +281,10 @@ class _Callers:
         for token, commands in written.items():
             if commands > 1:
                 raise Violation(f"{token} became {commands} commands")
+
+
+def may_have_happened(outcome: Outcome) -> bool:
+    return not isinstance(outcome, Failed) or outcome.may_be_command
 
 
 def _word(outcome: Outcome) -> str:

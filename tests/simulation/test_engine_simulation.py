@@ -13,9 +13,7 @@ from tests.simulation.oracle import Violation
 SEEDS = 20
 BATCHES = 4
 SEEDS_TO_FIND_AN_OMISSION = 60
-FIRST_SEED = {
-    "only a higher epoch": 44
-}  # that is known to notice, where it is not one of the first; a later one may too
+FIRST_SEED = {"only a higher epoch": 57}  # that is known to notice, where it is not one of the first
 
 
 def verdict(seed: int, rules: EngineRules | None = None) -> EngineReport | Violation:
