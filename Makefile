@@ -92,8 +92,9 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.console
 	$(BIN)/python -m bench.sites
 
-simulate: env  ## simulate fleets under faults, HOURS=1 by default
+simulate: env  ## simulate fleets under faults, with one gateway and with several on an engine, HOURS=1 of each by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
+	$(BIN)/python -m tests.simulation.engine_run --hours $(or $(HOURS),1)
 
 screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
 	$(BIN)/python -m tests.browser.screenshots
