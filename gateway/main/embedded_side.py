@@ -11,6 +11,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed, agreed_alone
 from gateway.main.data_folder import DataFolder
+from gateway.mcp.sessions import Sessions
 
 
 class EmbeddedSide:
@@ -38,6 +39,9 @@ class EmbeddedSide:
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
         del supervisor
         return fleet
+
+    def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> None:
+        del sessions, supervisor, idle_s_max
 
     def takes_nodes(self) -> bool:
         return True

@@ -48,6 +48,9 @@ from gateway.main.data_folder import DataFolder, Place
 from gateway.main.engine_discovery import discovery_of
 from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import UNIX, Address, Settings, SettingsError
+from gateway.mcp.forward import Forwards
+from gateway.mcp.homes import Homes
+from gateway.mcp.sessions import Sessions
 from schemas.closes import NodeClose
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -155,6 +158,12 @@ class EngineSide:
             if self.settings.mqtt_telemetry:
                 fleet.services = replace(fleet.services, on_telemetry=self._discovery.telemetry)
         return bus
+
+    def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> Forwards:
+        homes = Homes(self.live, self.me.process, self.directory.processes, idle_s_max)
+        sessions.on_end = homes.closed
+        _keep(supervisor, "mcp_homes", homes.run, Kind.PERMANENT, Stage.CORE)
+        return Forwards(homes, self.me.host)
 
     def standing(self) -> Standing:
         """The worse of what is known of nodes, and of what is agreed."""
