@@ -19,7 +19,7 @@ import msgspec
 import structlog
 import trio
 
-from actors.bus.bus import Failed, Listener, Outcome, free
+from actors.bus.bus import Failed, Listener, Outcome, free, nothing
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Exceeded
 from actors.log.appender import Appender, Lost
@@ -301,6 +301,7 @@ class NodeActor:
         tenant: str,
         deadline_at_ms: int,
         hold: Callable[[str], Exceeded | None] = free,
+        withdrawn: Callable[[], None] = nothing,
     ) -> Outcome:
         """As `actors.bus.bus.Bus.call` has it.
 
@@ -335,6 +336,7 @@ class NodeActor:
         except trio.Cancelled:
             if self._appender.withdraw(issue):
                 self._give_back(issue)
+                withdrawn()
             elif not self._appender.offer(Cancel(issue.msg_id), self._services.now().wall_ms):
                 self._calls.abandon(issue.msg_id)  # too late, or one too many: the node's next session will see to it
             raise
