@@ -42,6 +42,7 @@ class EngineBus:
         self._local = local
         self._directory = directory
         self._messages = messages
+        self._now = now
         self._subjects = wire.Subjects(prefix, process)
         self._calls = CallsElsewhere(messages, process, prefix, now)
         self._telemetry = TelemetryElsewhere(directory, messages, process, prefix, now, settings)
@@ -91,6 +92,8 @@ class EngineBus:
         hold: Callable[[str], Exceeded | None] = free,
         withdrawn: Callable[[], None] = nothing,
     ) -> Outcome:
+        now = self._now()
+        until_s = now.mono_at(deadline_at_ms)  # for the caller, whatever our clock does meanwhile
         record = self._directory.find(node_id)
         for _ in range(2):
             if record is None or not is_elsewhere(record):
@@ -104,12 +107,14 @@ class EngineBus:
                     hold=hold,
                     withdrawn=withdrawn,
                 )
-            outcome = await self._calls.call(record, tool, arguments, sub, tenant, deadline_at_ms, hold)
+            outcome = await self._calls.call(record, tool, arguments, sub, tenant, deadline_at_ms, hold, until_s)
             if outcome is not None and not isinstance(outcome, NoReply):
                 return outcome
             tried, record = record.epoch, self._directory.find(node_id)
             if not is_worth_another_try(record, tried):
                 break
+            now = self._now()
+            deadline_at_ms = min(deadline_at_ms, now.wall_ms + round((until_s - now.mono_s) * 1000))
         return Failed(Code.NODE_OFFLINE)
 
     def last_frame(self, node_id: str) -> LastFrame | None:

@@ -166,6 +166,8 @@ class NodeActor:
                     dropped = self.cadences.relay(telemetry.in_reply_to, telemetry.frame, now)
                     if dropped is None:
                         self._counts.frames += 1
+                        if self._services.on_telemetry is not None:
+                            self._services.on_telemetry(self.identity.node_id, telemetry.frame)
                     else:
                         self._drop(dropped)
                 case session_rules.SendFrame(frame=frame):
@@ -440,6 +442,7 @@ class NodeActor:
         match answer:
             case intents.SessionGranted(epoch=epoch, session_id=session_id):
                 self.epoch = epoch
+                self._services.directory.granted(self.identity, epoch, now.wall_ms)
                 log_id = self._services.store.log_id
                 self._perform(self._session.granted(session_id, epoch, log_id, self._auth_msg_id, now), now)
                 self._deadlines_changed.set()
