@@ -13,7 +13,7 @@ LINTERS := $(VENV)/linters/.ready
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench soak simulate screenshots package deployment wheels lock clean
+.PHONY: help env demo test conformance check format bench soak simulate screenshots package deployment wheels lock clean hostile
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -84,11 +84,13 @@ format: env  ## rewrite the code in the house format
 
 bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.decode
+	$(BIN)/python -m bench.hostile_frames
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.door
 	$(BIN)/python -m bench.fanout
 	$(BIN)/python -m bench.pii
+	$(BIN)/python -m bench.false_positives
 	$(BIN)/python -m bench.governance
 	$(BIN)/python -m bench.mcp
 	$(BIN)/python -m bench.calls
@@ -101,7 +103,12 @@ soak: env  ## a gateway under everything at once, HOURS=1 by default: what grew 
 	$(BIN)/python -m bench.soak --hours $(or $(HOURS),1) --seed $(or $(SEED),1)
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
+simulate: env  ## simulate fleets under faults, with one gateway and with several on an engine, HOURS=1 of each by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
+	$(BIN)/python -m tests.simulation.engine_run --hours $(or $(HOURS),1)
+
+hostile: env  ## ask every operation of the HTTP API, EXAMPLES=500 times each by default
+	OPENAPI_EXAMPLES=$(or $(EXAMPLES),500) $(BIN)/python -m pytest -q tests/gateway/openapi/test_requests.py
 
 screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
 	$(BIN)/python -m tests.browser.screenshots
