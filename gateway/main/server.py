@@ -322,6 +322,7 @@ async def running(
                 calls=audit.counts,
                 streams=streams,
                 directory=directory,
+                sessions=devices.fleet.nodes,
                 drops=devices.counts,
                 store=store,
                 ledgers=devices.ledgers,
