@@ -31,6 +31,11 @@ class Failed:
     by_node: bool = False  # the node said so: that it failed is all that its word is taken for
     is_known: bool = True  # False: whoever was to say did not; it may have become a command, and may have run
 
+    @property
+    def may_be_command(self) -> bool:
+        """Whether it became a command, or nobody here can tell."""
+        return self.is_command and (self.msg_id is not None or not self.is_known)
+
 
 Outcome = Succeeded | Failed
 

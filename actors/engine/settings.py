@@ -1,4 +1,4 @@
-"""Every bound of who is where among several gateways, and of what they do for each other."""
+"""Every bound of who is where among several gateways, of what they do for each other, and of their one purse."""
 
 import msgspec
 
@@ -33,5 +33,18 @@ class BusSettings(msgspec.Struct, frozen=True):
     lease_s: float = 15.0  # without a ping; then a process that listened here is taken to have gone
 
 
+class PurseSettings(msgspec.Struct, frozen=True):
+    """Each with what happens when it is reached."""
+
+    purse_timeout_ms: int = 500  # without a sign of life of a ledger's owner; then the ledger is taken by force
+    again_ms: int = 100  # after a question that nobody could be asked; then it is asked again
+    moved_ms: int = 50  # for another answer, after a process said that it has lost the ledger; then it is asked again
+    asks_max: int = 4_096  # of other processes that wait here; the next one is refused
+    owed_max: int = 65_536  # charges and releases that wait for an owner; the next is dropped, and charged when overdue
+    owed_ms: int = 60_000  # in which whose ledger it is has to be found; then the same
+    settle_events_max: int = 256  # in one question; the others wait for the next
+
+
 DEFAULT_PRESENCE = PresenceSettings()
 DEFAULT_BUS = BusSettings()
+DEFAULT_PURSE = PurseSettings()

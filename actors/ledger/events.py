@@ -24,14 +24,17 @@ class Reserved(_Event, frozen=True, tag="reserved@1", omit_defaults=True):
     settle_by_ms: int | None = None  # not settled by then, it is charged; None: the process that made it sees to that
 
 
-class Charged(_Event, frozen=True, tag="charged@1"):
+class Charged(_Event, frozen=True, tag="charged@1", omit_defaults=True):
     """It happened, or may have: the reservation is spent."""
+
+    command: str | None = None  # which it was, where the reservation was made before the command had an id
 
 
 class Released(_Event, frozen=True, tag="released@1"):
     """It was never reached: the reservation is void."""
 
 
+Settlement = Charged | Released
 Event = Opened | Reserved | Charged | Released
 
 encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode

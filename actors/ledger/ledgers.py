@@ -53,6 +53,20 @@ class LedgerStore(LogStore, Protocol):
         """The streams whose names begin and end so, in the order of their names."""
 
 
+class LedgerBook(Protocol):
+    """Ledgers, for people to read."""
+
+    @property
+    def charged_micros(self) -> int:
+        """By this process, since it began."""
+
+    async def tenants_of(self, sub: str) -> list[str]:
+        """Every tenant in which this agent has a ledger."""
+
+    async def of(self, tenant: str, sub: str) -> Ledger:
+        """The ledger, as the log has it. Raises UnreadableLedgerError and UnreadableError."""
+
+
 @dataclass(slots=True, eq=False)
 class _Reserving:
     """A reservation on its way to the log, and how many wait for it."""

@@ -15,7 +15,7 @@ What the answers of the log mean is here; submitting, waiting and waking are the
 from dataclasses import dataclass, field
 from enum import Enum
 
-from actors.ledger.events import Charged, Event, Opened, Released, Reserved, encode
+from actors.ledger.events import Charged, Event, Opened, Released, Reserved, Settlement, encode
 from actors.ledger.ledger import Ledger, encode_state
 from actors.ledger.rules import Budget, Exceeded, evolve
 from actors.log.store import AppendAnswer, Appended, Conflict, OpenItem, Part
@@ -41,8 +41,39 @@ class OwnedLedger:
     process: str
     ledger: Ledger
     is_lost: bool = False
+    charged_micros: int = 0  # by this process, since it has the ledger
+    unsettled: list[Settlement] = field(default_factory=list)
+    """Of a ledger that is lost: what was still to be charged and released, for whose it is now."""
+    _is_opening: bool = False  # the log is to have that this process owns it, whatever else there is to write
+    _is_opened: bool = False
+    _is_doubted: bool = False
+    _is_with_log: bool = False  # an append is on its way
     _waiting: list[Event] = field(default_factory=list)  # decided, and in no append yet; the oldest first
-    _settling: dict[str, Event] = field(default_factory=dict)  # by key: asked for; in no append, or in one
+    _settling: dict[str, Settlement] = field(default_factory=dict)  # by key: asked for; in no append, or in one
+
+    # ---- whose it is ------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Have the log say whose it is, before anything is said by what was read: that may have been behind."""
+        self._is_opening = True
+
+    def doubt(self) -> None:
+        """Somebody says that another process has it: find out by an append of nothing. Only the log is believed."""
+        self._is_doubted = True
+
+    @property
+    def is_opened(self) -> bool:
+        """The log has said so; another process may have it by now all the same."""
+        return self._is_opened and not self.is_lost
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is a reservation by this key, or one on its way, that is not settled durably."""
+        return key in self.ledger.state.open or key in self.ledger.holds
+
+    def micros_of(self, key: str) -> int:
+        """Of a reservation that there is."""
+        open_ones = self.ledger.state.open
+        return (open_ones[key] if key in open_ones else self.ledger.holds[key]).micros
 
     # ---- what is asked of it ----------------------------------------------------------------------------------------
 
@@ -68,11 +99,11 @@ class OwnedLedger:
             self._waiting.append(ledger.holds[key])
         return exceeded
 
-    def settle(self, key: str, now_ms: int, *, is_charged: bool) -> None:
+    def settle(self, key: str, now_ms: int, *, is_charged: bool, command: str | None = None) -> None:
         """What was reserved has happened, or may have; or it was never reached. Idempotent: the first word counts."""
-        if self.is_lost or key in self._settling or not (key in self.ledger.state.open or key in self.ledger.holds):
+        if self.is_lost or key in self._settling or key not in self:
             return
-        event = Charged(now_ms, key) if is_charged else Released(now_ms, key)
+        event = Charged(now_ms, key, command) if is_charged else Released(now_ms, key)
         self._settling[key] = event
         if key in self.ledger.state.open:  # else it follows the reservation
             self._waiting.append(event)
@@ -88,15 +119,16 @@ class OwnedLedger:
 
     # ---- what goes to the log, and what it says ---------------------------------------------------------------------
 
-    def next_part(self, now_ms: int) -> Part | None:
+    def next_part(self, now_ms: int, *, hurry: bool = False) -> Part | None:
         """What to append now; None while an append is on its way, or nothing is due. Follow it by `answered`."""
         ledger, state = self.ledger, self.ledger.state
-        if self.is_lost or ledger.in_flight or not self._is_due(now_ms):
+        if self.is_lost or self._is_with_log or not self._is_due(now_ms, hurry=hurry):
             return None
         taken: list[Event] = self._waiting[:APPEND_EVENTS_MAX]
         del self._waiting[:APPEND_EVENTS_MAX]
         if state.owner != self.process:
             taken.insert(0, Opened(now_ms, self.process))
+        self._is_doubted, self._is_with_log = False, True
         ledger.in_flight.extend(taken)
         is_snapshot = state.version + len(taken) - ledger.snapshot_version >= SNAPSHOT_EVERY_EVENTS
         return Part(
@@ -109,10 +141,12 @@ class OwnedLedger:
             snapshot=encode_state(ledger.ahead()) if is_snapshot else None,
         )
 
-    def _is_due(self, now_ms: int) -> bool:
-        """A reservation is due at once; what only settles waits for one to ride with."""
-        if not self._waiting:
-            return False
+    def _is_due(self, now_ms: int, *, hurry: bool) -> bool:
+        """A reservation is due at once, and so is whose it is; what only settles waits for one to ride with."""
+        if self._is_opening or self._is_doubted:
+            return True
+        if not self._waiting or hurry:
+            return bool(self._waiting)
         has_waited_ms = now_ms - self._waiting[0].at_ms
         # A clock that was set back must not make it wait for longer.
         return not 0 <= has_waited_ms < RIDE_MS_MAX or any(type(event) is Reserved for event in self._waiting)
@@ -121,6 +155,7 @@ class OwnedLedger:
         """What the log said of the append that was on its way: the answers to reservations that this gives."""
         ledger, taken = self.ledger, list(self.ledger.in_flight)
         ledger.in_flight.clear()
+        self._is_with_log = False
         if isinstance(answer, Conflict):
             return self._lose()
         if isinstance(answer, Appended):
@@ -135,8 +170,11 @@ class OwnedLedger:
     def _landed(self, taken: list[Event], part: Part) -> dict[str, Answer]:
         ledger = self.ledger
         answers: dict[str, Answer] = {}
+        self._is_opening, self._is_opened = False, True
         for event in taken:
-            evolve(ledger.state, event)
+            settled = evolve(ledger.state, event)
+            if settled is not None and type(event) is Charged:
+                self.charged_micros += settled.micros
             if type(event) is Reserved:
                 ledger.drop(event.id)
                 answers[event.id] = Answer.RESERVED
@@ -150,11 +188,12 @@ class OwnedLedger:
         return answers
 
     def _lose(self) -> dict[str, Answer]:
-        """Whoever has the ledger now knows what is reserved in it, and charges what nobody settles."""
+        """Whoever has the ledger now knows what is reserved in it. What was to be settled is theirs to settle."""
         self.is_lost = True
         held = list(self.ledger.holds)
         for key in held:
             self.ledger.drop(key)
+        self.unsettled = [event for event in self._settling.values() if event.id in self.ledger.state.open]
         self._waiting.clear()
         self._settling.clear()
         return dict.fromkeys(held, Answer.MOVED)
@@ -171,5 +210,10 @@ class OwnedLedger:
         return min(due_ms, default=None)
 
     @property
+    def is_written(self) -> bool:
+        """Whether the log has all that was decided."""
+        return not self._waiting and not self.ledger.in_flight and not self.ledger.holds
+
+    @property
     def is_at_rest(self) -> bool:
-        return self.ledger.is_at_rest and not self._waiting
+        return self.ledger.is_at_rest and not self._waiting and not self._is_opening

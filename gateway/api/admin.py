@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from actors.ledger.ledgers import Ledgers
+from actors.ledger.ledgers import LedgerBook
 from actors.log.store import LogStore
 from actors.node.moment import Moment
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
@@ -53,7 +53,7 @@ class Admin:
         operators: Operators,
         folder: DataFolder,
         store: LogStore,
-        ledgers: Ledgers | None,
+        ledgers: LedgerBook | None,
         audit: Audit,
         revocations: Revocations,
         new_id: Callable[[], str],

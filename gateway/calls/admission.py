@@ -6,6 +6,9 @@ the arguments. The capability's limits come later, where the call is made.
 
 Nothing here waits unless the agent's account has to be fetched. Whatever has waited is checked again from the
 beginning, and its token too.
+
+Where ledgers may be in other processes, budget and rate are their owners' to check, and whoever passes all else asks
+for them as it reserves. Personal data is looked for before that, and told after it: the order of refusals is the same.
 """
 
 from collections.abc import Callable
@@ -14,12 +17,13 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from actors.bus.directory import Directory, NodeRecord
-from actors.bus.purse import Account
+from actors.bus.purse import Account, Granted, Guess, NotGiven, NotNow, Order, SharedPurse
 from actors.ledger.ledger import command_key
 from actors.ledger.rules import Exceeded
 from actors.node.moment import Moment
-from gateway.calls.answers import NOT_WRITTEN, TOKEN_ENDED, No, Reason, unfit
-from gateway.governance.denials import Denial, over_budget
+from gateway.calls.answers import NOT_WRITTEN, TOKEN_ENDED, TOO_LATE, No, Reason, unfit
+from gateway.calls.audit import CallRecord
+from gateway.governance.denials import Denial, denied_by_owner, over_budget
 from gateway.governance.governor import Governor
 from gateway.governance.policy.policy import AgentRules, Side
 from gateway.identity.scopes import Denied, authorize
@@ -28,6 +32,8 @@ from schemas.contract import Flaw, contract
 from schemas.errors import Code
 from schemas.projection import Tool, ToolName
 
+OWNER_MS_MAX = 5_000  # for the owner of a ledger to answer; then E_DEADLINE_EXCEEDED
+SETTLE_MS = 60_000  # beyond what a call may take; what is not settled by then is charged: who would have is gone
 _EXPIRED = No(
     Code.MANIFEST_INVALID,
     "The node's manifest has expired.",
@@ -95,6 +101,13 @@ class Admitted(msgspec.Struct, Generic[T], frozen=True):
     policy: str | None = None  # the revision that it was judged by
     price_micros: int | None = None
     account: Account | None = None
+    asks_owner: bool = False  # its budget and its rates are still to be asked for, of whoever has the ledger
+    blocked: No | None = None  # by what is in its arguments; said once budget and rates have been asked for
+
+    @property
+    def is_to_reserve(self) -> bool:
+        """Whether there is anything to pay, or to ask."""
+        return self.asks_owner or bool(self.price_micros)
 
     def hold(self, node_id: str, msg_id: str) -> Exceeded | None:
         """Set the price of this command aside; checked once more, for others may have spent meanwhile."""
@@ -127,6 +140,20 @@ class Admission:
     def revision(self) -> str | None:
         """Of the policy that was last judged by."""
         return None if self.governor is None else self.governor.revision
+
+    @property
+    def pays_first(self) -> bool:
+        """Whether ledgers may be in other processes, so that a command cannot pay with its own commit."""
+        return self.governor is not None and self.governor.purse is None
+
+    async def over_rates_of_kind(self, record: CallRecord, kind_short: str, verb: str) -> No | None:
+        """For a call that names a kind and verb and leads to no tool, where rates are counted elsewhere."""
+        if self.governor is None or self.governor.shared is None:
+            return None
+        principal, now_ms = record.principal, self._now().wall_ms
+        guess = Guess(principal.tenant, principal.sub, kind_short, verb, now_ms + OWNER_MS_MAX)
+        over = await self.governor.shared.guess(guess)
+        return None if over is None else No.by(denied_by_owner(over, now_ms))
 
     def device(self, target: ToolName | Code, *, streaming: bool = False) -> DeviceTarget | No:
         """The tool of a device that a name points at."""
@@ -162,6 +189,8 @@ class Admission:
             return unfit(flaw)
         if governor is None or rules is None:
             return Admitted(target, principal, arguments, now.wall_ms)
+        if governor.purse is None:
+            return self._admit_to_ask(governor, rules, target, principal, arguments, now)
         account = governor.purse.account(principal.tenant, principal.sub)
         if account is None:
             return None
@@ -175,6 +204,29 @@ class Admission:
             return No.by(passed)
         return Admitted(target, principal, passed, now.wall_ms, rules, governor.revision, price_micros, account)
 
+    def _admit_to_ask(
+        self, governor: Governor, rules: AgentRules, target: T, principal: Principal, arguments: Any, now: Moment
+    ) -> Admitted[T] | No:
+        name = target.name
+        labels = governor.labels_of(name) if rules.selects else None
+        price_micros = rules.price_of(name, labels)
+        asks_owner = bool(price_micros) or any(rate.concerns(name, labels) for rate in rules.rates)
+        passed = governor.inspect(rules, Side.ARGUMENTS, arguments, target.takes)
+        blocked = No.by(passed) if isinstance(passed, Denial) else None
+        if blocked is not None and not asks_owner:
+            return blocked
+        return Admitted(
+            target,
+            principal,
+            passed if blocked is None else None,
+            now.wall_ms,
+            rules,
+            governor.revision,
+            price_micros,
+            asks_owner=asks_owner,
+            blocked=blocked,
+        )
+
     async def admit(self, principal: Principal, find: Callable[[], T | No], arguments: Any) -> Admitted[T] | No:
         """Whether the principal may use the tool that `find` finds, with these arguments, and at what price.
 
@@ -183,6 +235,7 @@ class Admission:
         admitted = self.admit_now(principal, find(), arguments, self._now())
         if admitted is None:
             assert self.governor is not None
+            assert self.governor.purse is not None
             if not await self.governor.purse.prepare(principal.tenant, principal.sub):
                 return NOT_WRITTEN
             if not self.still_good(principal):
@@ -191,9 +244,9 @@ class Admission:
             assert admitted is not None
         return admitted
 
-    def reserve(self, admitted: Admitted[Any], key: str) -> "Reservation":
-        """The price of what has no command of its own."""
-        return Reservation(self, admitted, key, self._now)
+    def reserve(self, admitted: Admitted[Any], key: str, record: CallRecord, ms_max: int = 0) -> "Reservation":
+        """The price of what has no command of its own, or has none yet. `ms_max` is what it takes at most."""
+        return Reservation(self, admitted, key, record, ms_max, self._now)
 
 
 class Reservation:
@@ -204,21 +257,53 @@ class Reservation:
     for. Cancelled before the block begins, it leaves nothing behind: the purse sees to that.
     """
 
-    __slots__ = ("_admission", "_admitted", "_is_made", "_key", "_now", "reached")
+    __slots__ = (
+        "_admission",
+        "_admitted",
+        "_is_made",
+        "_key",
+        "_ms_max",
+        "_now",
+        "_order",
+        "_record",
+        "command",
+        "price_micros",
+        "reached",
+    )
 
-    def __init__(self, admission: Admission, admitted: Admitted[Any], key: str, now: Callable[[], Moment]) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        admitted: Admitted[Any],
+        key: str,
+        record: CallRecord,
+        ms_max: int,
+        now: Callable[[], Moment],
+    ) -> None:
         self._admission = admission
         self._admitted = admitted
         self._key = key
+        self._record = record
+        self._ms_max = ms_max
         self._now = now
         self._is_made = False
+        self._order: Order | None = None
+        self.price_micros = admitted.price_micros
+        """As it was reserved."""
         self.reached = False
         """Set it as soon as what is paid for has happened, or may have."""
+        self.command: str | None = None
+        """Which it was, if it was one."""
 
     async def __aenter__(self) -> "Reservation | No":
         admitted, governor = self._admitted, self._admission.governor
         rules, price_micros = admitted.rules, admitted.price_micros
         if governor is not None and rules is not None and price_micros is not None:
+            if governor.purse is None:
+                no = await self._ask_owner(governor.shared) if admitted.asks_owner else None
+                if no is not None:
+                    return no
+                return self._if_still_good()
             tenant, sub, tool = admitted.principal.tenant, admitted.principal.sub, admitted.target.name
             reserved = await governor.purse.reserve(
                 tenant, sub, self._key, tool, price_micros, rules.budget, admitted.now_ms
@@ -228,10 +313,47 @@ class Reservation:
             if not reserved:
                 return NOT_WRITTEN
             self._is_made = True
-        return self if self._admission.still_good(admitted.principal) else TOKEN_ENDED
+        return self._if_still_good()
+
+    def _if_still_good(self) -> "Reservation | No":
+        return self if self._admission.still_good(self._admitted.principal) else TOKEN_ENDED
+
+    async def _ask_owner(self, purse: SharedPurse | None) -> No | None:
+        assert purse is not None
+        admitted, now_ms = self._admitted, self._now().wall_ms
+        order = Order(
+            admitted.principal.tenant,
+            admitted.principal.sub,
+            admitted.target.name,
+            self._key,
+            answer_by_ms=min(now_ms, admitted.now_ms) + OWNER_MS_MAX,
+            settle_by_ms=now_ms + OWNER_MS_MAX + self._ms_max + SETTLE_MS,
+            reserves=admitted.blocked is None,
+        )
+        said = await purse.reserve(order)
+        if isinstance(said, NotNow):
+            return NOT_WRITTEN if said is NotNow.REFUSED else TOO_LATE
+        if isinstance(said, NotGiven):
+            return No.by(denied_by_owner(said, now_ms))
+        self._record.rates = said.rates
+        if not isinstance(said, Granted):
+            return No.by(denied_by_owner(said, now_ms))
+        if admitted.blocked is not None:
+            return admitted.blocked
+        self.price_micros = said.micros
+        self._order = order if said.micros else None
+        return None
 
     async def __aexit__(self, *_: object) -> None:
-        if self._is_made and self._admission.governor is not None:
-            purse, principal = self._admission.governor.purse, self._admitted.principal
+        governor, order = self._admission.governor, self._order
+        if governor is None:
+            return
+        if order is not None and governor.shared is not None:
+            if self.reached:
+                governor.shared.charge(order, self.command)
+            else:
+                governor.shared.release(order)
+        elif self._is_made and governor.purse is not None:
+            purse, principal = governor.purse, self._admitted.principal
             settle = purse.charge if self.reached else purse.release
             settle(principal.tenant, principal.sub, self._key, self._now().wall_ms)

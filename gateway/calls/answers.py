@@ -166,6 +166,8 @@ def is_rated(answer: Answered | Refused) -> bool:
 
 NOT_WRITTEN = No(Code.INTERNAL)
 """The log does not take now what must be durable first."""
+TOO_LATE = No(Code.DEADLINE_EXCEEDED)
+"""Nobody could say in time whether the agent can pay: its ledger is in another process, or the log does not answer."""
 TOKEN_ENDED = No(Code.SAFETY_DENIED, UNAUTHENTICATED.message, UNAUTHENTICATED.suggested_fix, reason=Reason.TOKEN)
 """The token was revoked, or expired, while its call had to wait: as if it had come then."""
 

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from actors.bus.directory import NodeRecord
+from actors.bus.purse import RateLeft
 from actors.node.moment import Moment
 from gateway.calls.answers import Answered, Reason, Refused
 from gateway.governance.denials import DenialCode
@@ -87,6 +88,7 @@ class CallRecord(msgspec.Struct, eq=False):
     price_micros: int | None = None  # charged, or reserved and about to be
     decision: Decision = Decision.ABANDONED
     refusal: Refused | None = None
+    rates: tuple[RateLeft, ...] = ()  # those that concern the tool, as the owner of the agent's ledger told them
 
     def end(self, answer: Answered | Refused) -> None:
         self.correlation_id = answer.correlation_id

@@ -131,14 +131,14 @@ class FleetLooks:
         record.policy = admission.revision
         if isinstance(admitted, No):
             return admitted
-        if not admitted.price_micros:  # then the ledger has nothing to remember
+        if not admitted.is_to_reserve:  # then the ledger has nothing to remember
             return self._inspected(admitted, await self._look(admitted))
-        async with admission.reserve(admitted, correlation_id) as reservation:
+        async with admission.reserve(admitted, correlation_id, record) as reservation:
             if isinstance(reservation, No):
                 return reservation
             seen = await self._look(admitted)
             if not isinstance(seen, No):
-                reservation.reached, record.price_micros = True, admitted.price_micros
+                reservation.reached, record.price_micros = True, reservation.price_micros
         return self._inspected(admitted, seen)
 
     def _inspected(self, admitted: Admitted[LookTarget], seen: Result | No) -> Result | No:

@@ -64,6 +64,7 @@ class OfFleet:
 class Nothing:
     no: No
     tool: str | None = None  # what was asked for, if that is a name of ours
+    guessed: tuple[str, str] | None = None  # the kind and verb, for whoever counts guesses elsewhere
 
 
 Meaning: TypeAlias = OfDevice | OfUpstream | OfFleet | Nothing
@@ -88,7 +89,7 @@ class Names:
             who = self._onlooker(principal, now.wall_ms)
             meant = self._target(who, kind_tool, arguments)
             if isinstance(meant, No):
-                return Nothing(self._why_not(who, kind_tool, arguments, meant, now), name)
+                return self._why_not(who, kind_tool, arguments, meant, now)
             # The rest it checks itself, as ever.
             taken = {key: value for key, value in arguments.items() if key not in ("node", "cap_id")}
             return OfDevice(meant, taken)
@@ -104,21 +105,24 @@ class Names:
                 return OfUpstream(own)
         return Nothing(No(target))
 
-    def _why_not(self, who: Onlooker, tool: KindTool, arguments: Any, no: No, now: Moment) -> No:
+    def _why_not(self, who: Onlooker, tool: KindTool, arguments: Any, no: No, now: Moment) -> Nothing:
         """What an agent is told whose arguments lead to no tool, in the order of admission. One that may use no such
         tool on any node is told that, whichever node it names; others may not guess more often than they may call."""
         short = KINDS[tool.kind].short
         denied = may_use_kind(who.principal, tool.safety_class, tool.verb, now.wall_ms)
         if denied is not None:
-            return No(Code.SAFETY_DENIED, denied.message, denied.suggested_fix, reason=Reason.SCOPE)
+            said = No(Code.SAFETY_DENIED, denied.message, denied.suggested_fix, reason=Reason.SCOPE)
+            return Nothing(said, tool.name)
         if not who.could_allow(short, tool.verb):
-            return No.by(not_in_policy())
+            return Nothing(No.by(not_in_policy()), tool.name)
         flaw = tool.flaw(arguments)
         if flaw is not None:
-            return unfit(flaw)
+            return Nothing(unfit(flaw), tool.name)
         governor = self._governor
+        if governor is not None and governor.purse is None:
+            return Nothing(no, tool.name, (short, tool.verb))
         over = None if governor is None else governor.over_rates_of_kind(who.principal, short, tool.verb, now)
-        return no if over is None else No.by(over)
+        return Nothing(no if over is None else No.by(over), tool.name)
 
     def _target(self, who: Onlooker, tool: KindTool, arguments: Any) -> ToolName | No:
         """The node's own tool."""

@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from actors.bus.bus import Bus, Failed
+from actors.bus.bus import Bus, Failed, Outcome
 from actors.bus.directory import Directory
+from actors.ledger.ledger import command_key
 from actors.ledger.rules import Exceeded
 from actors.node.moment import Moment
-from gateway.calls.admission import Admission
+from gateway.calls.admission import Admission, Admitted, DeviceTarget
 from gateway.calls.answers import Answered as Answered
 from gateway.calls.answers import No, is_rated
 from gateway.calls.answers import Refused as Refused
@@ -100,16 +101,19 @@ class ToolCalls:
             case OfFleet(tool=tool):
                 record.tool, record.correlation_id = tool.name, self._new_id()
                 return await self._looks.call(record, tool, arguments, record.correlation_id)
-            case Nothing(no=no, tool=known):
+            case Nothing(no=no, tool=known, guessed=guessed):
                 record.tool = known
                 if known is not None and self.governor is not None:
                     record.policy = self.governor.policy.revision
-                return no.told(self._new_id())
+                over = None if guessed is None else await self.admission.over_rates_of_kind(record, *guessed)
+                return (over or no).told(self._new_id())
 
     def rates_left(self, record: CallRecord) -> tuple[RateLeft, ...]:
         """Of the agent's rates that concern the tool of this call, which exists."""
         if self.governor is None or record.tool is None:
             return ()
+        if self.governor.purse is None:  # whoever has the ledger counts them; not asked, it has not told
+            return record.rates
         return self.governor.rates_left(record.principal, record.tool, self._now())
 
     def _with_rates(self, record: CallRecord, answer: Answered | Refused) -> Answered | Refused:
@@ -124,7 +128,8 @@ class ToolCalls:
         record.policy = admission.revision
         if isinstance(admitted, No):
             return admitted.told(self._new_id())
-        tool, rules = admitted.target.tool, admitted.rules
+        if admission.pays_first:
+            return await self._pay_and_call(record, target, admitted)
 
         def hold(msg_id: str) -> Exceeded | None:
             exceeded = admitted.hold(target.node_id, msg_id)
@@ -134,21 +139,53 @@ class ToolCalls:
 
         outcome = await self._bus.call(
             target.node_id,
-            tool.name,
+            admitted.target.name,
             admitted.arguments,
             sub=principal.sub,
             tenant=principal.tenant,
             deadline_at_ms=arrived.wall_ms + CALL_MS_MAX,
             hold=hold,
         )
+        if isinstance(outcome, Failed) and outcome.over_budget is not None:
+            return admitted.over_budget(outcome.over_budget).told(self._new_id())
+        return self._answer(record, admitted, outcome)
+
+    async def _pay_and_call(
+        self, record: CallRecord, target: ToolName, admitted: Admitted[DeviceTarget]
+    ) -> Answered | Refused:
+        """The agent's ledger may be in another process: its price is set aside first, and settled after."""
+        principal = record.principal
+        async with self.admission.reserve(admitted, f"{target.node_id}/{self._new_id()}", record) as reservation:
+            if isinstance(reservation, No):
+                return reservation.told(self._new_id())
+
+            def begins(msg_id: str) -> None:
+                record.correlation_id, reservation.command = msg_id, command_key(target.node_id, msg_id)
+
+            record.price_micros = reservation.price_micros
+            reservation.reached = True  # or may be, if its caller stops waiting
+            outcome = await self._bus.call(
+                target.node_id,
+                admitted.target.name,
+                admitted.arguments,
+                sub=principal.sub,
+                tenant=principal.tenant,
+                deadline_at_ms=record.arrived.wall_ms + CALL_MS_MAX,
+                hold=begins,
+            )
+            if outcome.msg_id is not None:
+                begins(outcome.msg_id)
+            reservation.reached = not isinstance(outcome, Failed) or outcome.may_be_command
+        return self._answer(record, admitted, outcome)
+
+    def _answer(self, record: CallRecord, admitted: Admitted[DeviceTarget], outcome: Outcome) -> Answered | Refused:
         if isinstance(outcome, Failed):
-            if outcome.over_budget is not None:
-                return admitted.over_budget(outcome.over_budget).told(self._new_id())
-            if outcome.msg_id is None or not outcome.is_command:
+            if not outcome.may_be_command:
                 record.price_micros = None
             return No.because(outcome).told(outcome.msg_id or self._new_id())
+        rules = admitted.rules
         if self.governor is None or rules is None:
             return Answered(outcome.result, outcome.msg_id)
         # Keys and numbers of a device's result are not looked at: a published schema fixes what they mean.
-        result = self.governor.inspect(rules, Side.RESULT, outcome.result, tool.gives)
+        result = self.governor.inspect(rules, Side.RESULT, outcome.result, admitted.target.tool.gives)
         return No.by(result).told(outcome.msg_id) if isinstance(result, Denial) else Answered(result, outcome.msg_id)

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import msgspec
 import trio
 
-from actors.ledger.ledgers import Ledgers, UnreadableLedgerError
+from actors.ledger.ledgers import LedgerBook, UnreadableLedgerError
 from actors.log.store import LogStore, UnreadableError
 from actors.node.moment import Moment
 from gateway.console.agent_count import AgentCount
 from gateway.console.api import Answer, NoAnswer
 from gateway.governance.governor import Governor
 from gateway.governance.spend.report import report
-from gateway.governance.spend.standing import standing_of
+from gateway.governance.spend.standing import standing
 from gateway.identity.tokens import AGENT_ID, OperatorScope, Principal
 from gateway.observe.audit.audit_store import AuditStore
 from gateway.observe.audit.query_rules import AuditQuery, BadAuditQuery, read_query
@@ -39,7 +39,7 @@ class AgentPages:
         self,
         audit: AuditStore | None,
         governor: Governor,
-        ledgers: Ledgers,
+        ledgers: LedgerBook,
         store: LogStore,
         now: Callable[[], Moment],
     ) -> None:
@@ -79,11 +79,8 @@ class AgentPages:
 
     async def _budget(self, tenant: str, sub: str) -> dict[str, Any] | None:
         """As the agent itself is told; None: the policy gives it nothing, or its ledger cannot be read."""
-        rules = self._governor.policy.rules_for(sub)
-        if rules is None or not await self._governor.purse.prepare(tenant, sub):
-            return None
-        account = self._governor.purse.account(tenant, sub)
-        return None if account is None else standing_of(self._governor, tenant, sub, rules, account, self._now())
+        told = await standing(self._governor, tenant, sub, self._now)
+        return told if isinstance(told, dict) else None
 
     async def agent(self, ask: AgentAsk, operator: Principal) -> Answer:
         sub = ask.sub

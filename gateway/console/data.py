@@ -12,7 +12,7 @@ import msgspec
 
 from actors.bus.bus import Bus
 from actors.bus.directory import Directory
-from actors.ledger.ledgers import Ledgers
+from actors.ledger.ledgers import LedgerBook
 from actors.log.store import LogStore
 from actors.node.counts import NodeCounts
 from actors.node.limit_rules import CapabilityUse
@@ -68,7 +68,7 @@ class Shown:
     leafs_of: Callable[[str], Iterable[Leaf]]
     audit: AuditStore | None  # None: none is kept
     governor: Governor
-    ledgers: Ledgers
+    ledgers: LedgerBook
     policy: PolicySource
     upstreams: Upstreams
     spaces: SpacesShown | None  # None: there are none

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from actors.bus.purse import Denied, NotGiven, OverBudget
 from actors.ledger.rules import Exceeded
 from gateway.governance.policy.policy import two_decimals
 from gateway.governance.spend.rates import RateLeft
@@ -93,6 +94,15 @@ def too_often(rate: RateLeft, now_ms: int) -> Denial:
         data,
         rate.wait_ms,
     )
+
+
+def denied_by_owner(denied: Denied, now_ms: int) -> Denial:
+    """What the process said that has the agent's ledger."""
+    if isinstance(denied, NotGiven):
+        return not_in_policy()
+    if isinstance(denied, OverBudget):
+        return over_budget(denied.exceeded, denied.micros, now_ms)
+    return too_often(denied.rate, now_ms)
 
 
 def personal_data(side: str, kinds: list[str]) -> Denial:

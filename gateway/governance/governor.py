@@ -9,7 +9,7 @@ narrows that. What operators call nodes it asks the directory, and only for rule
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from actors.bus.purse import Account, Purse
+from actors.bus.purse import Account, Purse, SharedPurse
 from actors.node.moment import Moment
 from gateway.governance.denials import Denial, not_in_policy, over_budget, personal_data, too_often
 from gateway.governance.pii.kinds import Kind
@@ -33,6 +33,13 @@ class NodeLabels(Protocol):
         """Another number whenever a label is another."""
 
 
+class Caller(Protocol):
+    """Whoever a policy has an entry for."""
+
+    @property
+    def sub(self) -> str: ...
+
+
 class CouldAllow(Protocol):
     def __call__(self, kind_short: str, verb: str, node_id: str | None = None) -> bool:
         """Whether the policy gives an agent a tool of this kind and verb: on some node, or on this one."""
@@ -49,8 +56,10 @@ class _NoLabels:
 
 
 class Governor:
-    def __init__(self, policy: Callable[[], Policy], purse: Purse, nodes: NodeLabels | None = None) -> None:
+    def __init__(self, policy: Callable[[], Policy], purse: Purse | None, nodes: NodeLabels | None = None) -> None:
+        """Where ledgers may be in other processes there is no `purse`, and `shared` is set before anybody calls."""
         self.purse = purse
+        self.shared: SharedPurse | None = None
         self._policy = policy
         self._nodes: NodeLabels = _NoLabels() if nodes is None else nodes
         self._rates = Rates()
@@ -90,7 +99,7 @@ class Governor:
 
         return could_allow
 
-    def authorize(self, principal: Principal, tool: str) -> AgentRules | Denial:
+    def authorize(self, principal: Caller, tool: str) -> AgentRules | Denial:
         """The rules for this agent, if they give it the tool."""
         policy = self._policy()
         if policy is not self._judged_by or len(self._judged) >= JUDGED_MAX:

@@ -136,7 +136,7 @@ class Watches:
         record.policy = admission.revision
         if isinstance(admitted, No):
             return admitted
-        async with admission.reserve(admitted, correlation_id) as reservation:
+        async with admission.reserve(admitted, correlation_id, record) as reservation:
             if isinstance(reservation, No):
                 return reservation
             if watch.hears(tool.target.node_id):  # another request was as quick: one of the two is paid for
@@ -146,7 +146,7 @@ class Watches:
             refused = await watch.start(tool)
             if refused is not None:
                 return No.because(refused)
-            reservation.reached, record.price_micros = True, admitted.price_micros
+            reservation.reached, record.price_micros = True, reservation.price_micros
         return None
 
     def close_all(self) -> None:

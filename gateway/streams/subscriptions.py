@@ -89,14 +89,14 @@ class Subscriptions:
         record.policy = admission.revision
         if isinstance(admitted, No):
             return admitted
-        async with admission.reserve(admitted, correlation_id) as reservation:
+        async with admission.reserve(admitted, correlation_id, record) as reservation:
             if isinstance(reservation, No):
                 return reservation
             opened = await self._start(
                 admitted, correlation_id, lambda: head(Opening(correlation_id, self._calls.rates_left(record))), take
             )
             if isinstance(opened, StreamActor):
-                reservation.reached, record.price_micros = True, admitted.price_micros
+                reservation.reached, record.price_micros = True, reservation.price_micros
         return opened
 
     async def _start(

@@ -89,7 +89,8 @@ class UpstreamCalls:
         assert tool is not None
         if not upstream.has_room:
             return self._trouble[Trouble.BUSY]
-        async with admission.reserve(admitted, correlation_id) as reservation:
+        ms_max = upstream.rules.call_timeout_s * 1000
+        async with admission.reserve(admitted, correlation_id, record, ms_max) as reservation:
             if isinstance(reservation, No):
                 return reservation
             reach = Reach()
@@ -97,7 +98,7 @@ class UpstreamCalls:
                 answer = await upstream.call(tool, admitted.arguments, reach)
             finally:  # also for a caller that hangs up
                 if reach.sent:
-                    reservation.reached, record.price_micros = True, admitted.price_micros
+                    reservation.reached, record.price_micros = True, reservation.price_micros
         if isinstance(answer, Trouble):
             return self._trouble[answer]
         return self._passed_on(admission, admitted, upstream, tool, answer, correlation_id)

@@ -6,29 +6,14 @@ for all its callers is counted elsewhere (`actors/node/limit_rules.py`); how wha
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from actors.bucket_rules import TokenBucket
+from actors.bus.purse import RateLeft as RateLeft
 from gateway.governance.policy.policy import AgentRules, Rate
 from schemas.labels import Labels
 
 TOOLS_MAX = 256  # of an agent that are remembered with their rates; then all are matched again
 AGENTS_MAX = 10_000  # remembered; past it the one that has called least recently begins anew, with full buckets
-
-
-class RateLeft(NamedTuple):
-    """What one rate still gives an agent. It says nothing of which tools it is for: that is the policy's text."""
-
-    name: str
-    calls: int
-    per_s: int
-    remaining: int  # calls that can be made now, one after another
-    wait_ms: int  # until the next one can be made; 0: now
-    reset_s: int  # until all are there again, if none is made
-
-    @property
-    def used(self) -> int:
-        return self.calls - self.remaining
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from actors.ledger.events import Reserved, decode
-from actors.ledger.ledgers import Agent, Ledgers
+from actors.ledger.ledgers import Agent, LedgerBook
 from actors.log.store import LogStore
 from gateway.governance.denials import iso
 
@@ -11,7 +11,7 @@ HISTORY_EVENTS_MAX = 10_000  # the newest; older ones are in the sums
 
 
 async def report(
-    store: LogStore, ledgers: Ledgers, sub: str, events_max: int = HISTORY_EVENTS_MAX
+    store: LogStore, ledgers: LedgerBook, sub: str, events_max: int = HISTORY_EVENTS_MAX
 ) -> list[dict[str, Any]]:
     """One for each tenant in which this agent has a ledger. Amounts are whole micro-dollars, times ISO 8601 with Z."""
     reports = []

@@ -14,7 +14,7 @@ from resource import getpagesize
 from typing import Protocol
 
 from actors.bus.directory import Directory
-from actors.ledger.ledgers import Ledgers
+from actors.ledger.ledgers import LedgerBook
 from actors.log.store import Appended, AppendRefused, Conflict
 from actors.node.reports import Drop
 from actors.push.counts import PushCounts
@@ -54,7 +54,7 @@ class MetricsPage:
     sessions: Sized  # of nodes, in this process
     drops: Mapping[Drop, int]  # of frames of nodes
     store: CountingStore
-    ledgers: Ledgers
+    ledgers: LedgerBook
     mcp_sessions: Sequence[Sized]  # of every kind
     listeners: Sized
     audit: AuditStore | None  # None: it is kept nowhere but in the log

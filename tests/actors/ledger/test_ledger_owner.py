@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from actors.ledger import ledger_owner
 from actors.ledger.events import Charged, Event, Opened, Released, Reserved, decode
 from actors.ledger.ledger import Agent
-from actors.ledger.ledger_owner import LedgerOwner
+from actors.ledger.ledger_owner import LedgerOwner, Terms
 from actors.ledger.owned_ledger import Answer
 from actors.ledger.rules import Budget, Exceeded
 from actors.log.memory_store import MemoryDisk, MemoryStore
@@ -28,7 +28,9 @@ class Process:
 
     async def reserve(self, key: str, micros: int = 40, agent: Agent = AGENT) -> Answer | Exceeded:
         with trio.fail_after(30):
-            return await self.owner.reserve(agent, key, "tool", micros, BUDGET, LATER_MS)
+            terms = Terms(micros, BUDGET)
+            answer = await self.owner.reserve(agent, key, "tool", lambda _: terms, LATER_MS)
+            return Answer.RESERVED if isinstance(answer, int) else answer
 
 
 @pytest.fixture
@@ -120,13 +122,15 @@ async def test_who_stops_waiting_owes_nothing(disk: MemoryDisk) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(process.reserve, "a")
         await wait_all_tasks_blocked()
+        (open_it,) = store.on_its_way
+        open_it()
+        await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    (land,) = store.on_its_way
-    land()
+    store.on_its_way[1]()
     await wait_all_tasks_blocked()
     process.now_ms = 1_000
     process.owner.look()
-    store.on_its_way[1]()
+    store.on_its_way[2]()
     await wait_all_tasks_blocked()
     assert history(disk) == [Opened(0, "p1"), Reserved(0, "a", "tool", 40, None, LATER_MS), Released(0, "a")]
     assert not disk.streams[AGENT.stream].open_items
@@ -164,7 +168,7 @@ async def test_a_full_disk_is_a_refusal_and_settlements_are_tried_again(disk: Me
 class Overloaded(MemoryStore):
     """Refuses at once, after the first so many."""
 
-    left = 1
+    left = 2
 
     def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
         self.left -= 1

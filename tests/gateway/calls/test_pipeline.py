@@ -6,6 +6,7 @@ from trio.testing import MockClock
 
 from actors.node.moment import Moment
 from gateway.calls.admission import Admitted, Reservation
+from gateway.calls.audit import OVER_HTTP, CallRecord
 from gateway.governance.policy.policy import Policy
 from gateway.mcp.errors import RpcError
 from tests.actors.node.harness import ScriptedNode, now, until
@@ -193,8 +194,9 @@ async def test_a_thousand_at_once_against_a_budget_for_a_hundred_charge_a_hundre
 
     async def call(number: int) -> None:
         admitted = await admission.admit(principal(), Anything, {})
+        record = CallRecord(principal(), OVER_HTTP, now())
         if isinstance(admitted, Admitted):
-            async with admission.reserve(admitted, f"call-{number}") as reserved:
+            async with admission.reserve(admitted, f"call-{number}", record) as reserved:
                 if isinstance(reserved, Reservation):
                     await trio.sleep(0.01)
                     reserved.reached = True
