@@ -18,9 +18,11 @@ from actors.bus.bus import Bus
 from actors.bus.directory import HERE
 from actors.engine.engine_bus import EngineBus
 from actors.engine.engine_directory import EngineDirectory
+from actors.engine.engine_purse import EnginePurse
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
 from actors.engine.presence_rules import PROCESS, Standing
+from actors.ledger.ledgers import LedgerBook, Ledgers
 from actors.log.store import CannotOpenError
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
@@ -37,6 +39,8 @@ from gateway.engine.nats_thread import ConnectionSettings
 from gateway.engine.objects import NotReadyError, Objects
 from gateway.engine.objects_rules import CONFIG, LIVE, MANIFESTS
 from gateway.engine.syncing import is_always_synced
+from gateway.governance.governor import Governor
+from gateway.governance.policy_judge import PolicyJudge
 from gateway.main.data_folder import Place
 from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import UNIX, Address, Settings, SettingsError
@@ -44,6 +48,7 @@ from schemas.closes import NodeClose
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+_FLUSH_S_MAX = 0.4  # for charges and releases that wait; what is left is charged when it is overdue
 _GOODBYE_S_MAX = 1.0  # for our entry to be taken out; then it ends by itself after `dead_s`
 
 
@@ -51,6 +56,7 @@ class EngineSide:
     """A `gateway.main.side.Side`."""
 
     shares_ports = True
+    pays_at_hand = False
 
     def __init__(
         self,
@@ -109,7 +115,13 @@ class EngineSide:
 
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
         bus = EngineBus(
-            fleet, self.directory, NatsMessages(self.link), self.me.process, self._now, prefix=self.names.prefix
+            fleet,
+            self.directory,
+            NatsMessages(self.link),
+            self.me.process,
+            self._now,
+            self.settings.bus,
+            self.names.prefix,
         )
         supervisor.start(
             ChildSpec(name="bus", run=bus.run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=bus.stop)
@@ -120,6 +132,31 @@ class EngineSide:
         _keep(supervisor, "janitor", self.janitor.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_standing", lambda: self._watch_standing(fleet), Kind.PERMANENT, Stage.CORE)
         return bus
+
+    def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
+        del ledgers  # those of one process
+        purse = EnginePurse(
+            self.store,
+            NatsMessages(self.link),
+            self.me.process,
+            self._now,
+            PolicyJudge(governor),
+            self.settings.purse,
+            self.names.prefix,
+        )
+        governor.shared = purse
+        is_over = trio.Event()
+
+        async def run() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(purse.run)
+                await is_over.wait()
+                await purse.flush(_FLUSH_S_MAX)
+                nursery.cancel_scope.cancel()
+
+        # With the nodes: when they are told to go, all calls have ended, and the log still takes what they cost.
+        supervisor.start(ChildSpec(name="purse", run=run, kind=Kind.PERMANENT, stage=Stage.NODES, ask_stop=is_over.set))
+        return purse
 
     def takes_nodes(self) -> bool:
         return self.directory.standing() is Standing.READY

@@ -215,6 +215,7 @@ async def running(
                 renew,
                 side.directory,
                 side.takes_nodes,
+                pays_at_hand=side.pays_at_hand,
             )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
@@ -222,7 +223,8 @@ async def running(
             lives = NodeLives(folder, devices.register, directory, devices.fleet, new_id, now_here)
             await lives.load()
             devices.on_login = lives.logged_in
-            governor = Governor(lambda: policy.current, devices.ledgers, directory)
+            governor = Governor(lambda: policy.current, devices.ledgers if side.pays_at_hand else None, directory)
+            devices.book = side.pay(supervisor, governor, devices.ledgers)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
@@ -325,7 +327,7 @@ async def running(
                 sessions=devices.fleet.nodes,
                 drops=devices.counts,
                 store=store,
-                ledgers=devices.ledgers,
+                ledgers=devices.book,
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
@@ -349,7 +351,7 @@ async def running(
             since_ms = folder.operators_since_ms
             operators = Operators(folder.verifier, now_here, since_ms)
             scrapers = Operators(folder.verifier, now_here, since_ms, FOR_SCRAPERS).having(OperatorScope.FLEET_READ)
-            ledgers = devices.ledgers
+            ledgers = devices.book
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
             actions = Actions(operators, audit, now_here)
 

@@ -10,10 +10,11 @@ from typing import Protocol
 
 from actors.bus.bus import Bus
 from actors.bus.directory import OwnersDirectory
-from actors.ledger.ledgers import LedgerStore
+from actors.ledger.ledgers import LedgerBook, Ledgers, LedgerStore
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
 from actors.supervision.supervisor import Supervisor
+from gateway.governance.governor import Governor
 from gateway.main.data_folder import DataFolder, Place
 from gateway.main.embedded_side import EmbeddedSide
 from gateway.main.settings import Settings
@@ -49,6 +50,13 @@ class Side(Protocol):
 
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
         """Start what runs as long as the gateway does; how nodes are reached."""
+
+    @property
+    def pays_at_hand(self) -> bool:
+        """Whether the ledgers of all agents are in this process."""
+
+    def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
+        """Start what pays where ledgers may be elsewhere; what people are told of ledgers."""
 
     def takes_nodes(self) -> bool:
         """Whether this process may have sessions of nodes now."""
