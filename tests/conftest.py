@@ -4,11 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 import trio
+from hypothesis import settings
 
 from gateway.engine.server_run import ServerRun
 from tests.signals import let_children_hear
 
 let_children_hear()
+
+settings.register_profile("heliograph", deadline=None)  # how long something took is no test's business
+settings.load_profile("heliograph")
 
 BYTES_MAX = 2**36  # JetStream counts what objects may grow to, not what they have
 

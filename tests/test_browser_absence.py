@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_S = 60
+PATIENCE_S = 300
 
 
 def pytest_without_chromium(tmp_path: Path, **environment: str) -> "subprocess.CompletedProcess[str]":

@@ -1,8 +1,9 @@
 """One telemetry stream, driven: frames are written from the fan-out, everything else by the stream's own task.
 
-`offer` is the hot path: the rules decide, one write follows, no task runs. The task sleeps until a ping or a look is
-due or until there is trouble (a short write, a close), and sees the close through. The rules are in `rules.py`, the
-connection is behind `Outlet`; who listens to what is `streams.py`'s.
+Frames are the hot path: the rules decide, one write follows, no task runs. While this stream is even with others of its
+slice (`slice.py`), its frames are written past it, by rules that all of them share. The task sleeps until a ping or a
+look is due or until there is trouble (a short write, a close), and sees the close through. The rules are in `rules.py`,
+the connection is behind `Outlet`; who listens to what is `streams.py`'s.
 """
 
 from dataclasses import dataclass
@@ -21,11 +22,21 @@ from schemas.sse import PING, close_event
 class Outlet(Protocol):
     """A stream's connection. Only `flush` and `finish` wait; nothing raises because the client is gone."""
 
+    @property
+    def descriptor(self) -> int | None:
+        """To write frames to, past this; None while something waits here, or where there is none."""
+
     def belongs_to(self, actor: "StreamActor") -> None:
         """From here on this actor hears of what the client does: `close`, `client_gone`, `crash`."""
 
     def write(self, data: bytes) -> bool:
         """Take it all. False when some of it has to wait for the client: then `flush` is called."""
+
+    def keep(self, data: bytes) -> None:
+        """What was written to the descriptor was not taken: it waits for the client, and `flush` is called."""
+
+    def lose(self) -> None:
+        """What was written to the descriptor showed that the client is gone."""
 
     def outstanding(self) -> int:
         """Bytes written and not acknowledged by the client; none of a connection that is lost or given up."""
@@ -90,16 +101,30 @@ class StreamActor:
         self._outlet.write(head)
         self.rules.wrote(len(head), now_s)
 
-    def offer(self, event: bytes, size: int, now_s: float) -> None:
-        """A frame for this stream: written now, or the stream is over. One that was over before touches nothing."""
+    def look(self, now_s: float) -> int | None:
+        """Implements `actors.stream.slice.Stream`, as `offer` and `fell_short` do."""
         rules = self.rules
         if (rules.credit == 0 or now_s >= rules.look_due_s) and rules.closed is None:
-            rules.looked(self._outlet.outstanding(), now_s)
-        if rules.offer(size, now_s):
+            outstanding_bytes = self._outlet.outstanding()
+            rules.looked(outstanding_bytes, now_s)
+            if outstanding_bytes == 0:
+                return self._outlet.descriptor
+        return None
+
+    def offer(self, event: bytes, size: int, now_s: float) -> None:
+        """A frame for this stream: written now, or the stream is over. One that was over before touches nothing."""
+        if self.rules.offer(size, now_s):
             if not self._outlet.write(event):
                 self._wake()
         else:
             self._say_goodbye()
+
+    def fell_short(self, event: bytes, sent: int | None) -> None:
+        if sent is None:
+            self._outlet.lose()
+        else:
+            self._outlet.keep(event[sent:])
+            self._wake()
 
     def close(self, close: StreamClose) -> None:
         """End it for a reason that lies outside of it. The first reason stands."""
@@ -119,6 +144,8 @@ class StreamActor:
 
     def _tick(self, now_s: float) -> None:
         if self.rules.closed is None:
+            if self.audience is not None:
+                self.audience.step_out(self)
             self.rules.looked(self._outlet.outstanding(), now_s)
             if self.rules.tick(now_s):
                 self._outlet.write(PING)

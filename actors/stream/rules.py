@@ -30,11 +30,11 @@ class StreamRules:
         "_pending",
         "_pings",
         "_progress_s",
-        "_settings",
         "closed",
         "credit",
         "look_due_s",
         "opened_s",
+        "settings",
     )
 
     def __init__(self, settings: StreamSettings, opened_s: float, expires_s: float = math.inf) -> None:
@@ -43,7 +43,7 @@ class StreamRules:
         """Frames that may be offered before the next look; at 0, look first."""
         self.look_due_s = opened_s
         """From then on an offer is to be preceded by a look too, so that a stall is dated to the frame that met it."""
-        self._settings = settings
+        self.settings = settings
         self.opened_s = opened_s
         self._expires_s = expires_s
         self._pings = 0
@@ -82,14 +82,15 @@ class StreamRules:
     # ---- what is seen -----------------------------------------------------------------------------------------------
 
     def looked(self, outstanding_bytes: int, now_s: float) -> None:
-        """So many of the written bytes are not acknowledged."""
-        self.look_due_s = now_s + self._settings.look_s
+        """So many of the written bytes are not acknowledged. After a look at several streams that showed none on
+        any, their states are the same."""
+        self.look_due_s = now_s + self.settings.look_s
         pending = self._pending
         if outstanding_bytes == 0:
             pending.clear()
             self._loose_bytes = self._acked_bytes = 0
             self._progress_s = now_s
-            self.credit = self._settings.frames_pending_max
+            self.credit = self.settings.frames_pending_max
             return
         acked_bytes = sum(pending) + self._loose_bytes - outstanding_bytes
         if acked_bytes > self._acked_bytes:
@@ -97,8 +98,8 @@ class StreamRules:
                 acked_bytes -= pending.pop(0)
             self._acked_bytes = acked_bytes
             self._progress_s = now_s
-            self.credit = self._settings.frames_pending_max - len(pending)
-        elif now_s >= self._progress_s + self._settings.idle_s_max:
+            self.credit = self.settings.frames_pending_max - len(pending)
+        elif now_s >= self._progress_s + self.settings.idle_s_max:
             self.end(StreamClose.IDLE_TIMEOUT)
 
     def tick(self, now_s: float) -> bool:
@@ -108,7 +109,7 @@ class StreamRules:
         if self.closed is not None or now_s < self._ping_due_s():
             return False
         # One ping, however many were missed: a late clock must not make a burst.
-        self._pings = max(self._pings + 1, int((now_s - self.opened_s) // self._settings.ping_s))
+        self._pings = max(self._pings + 1, int((now_s - self.opened_s) // self.settings.ping_s))
         return True
 
     def end(self, close: StreamClose) -> None:
@@ -116,9 +117,18 @@ class StreamRules:
         if self.closed is None:
             self.closed = close
 
+    def shared(self) -> tuple[int, float, list[int], float]:
+        """For `go_on_from`, of rules that decided for several streams: nothing but frames was written since the last
+        look, and that showed nothing outstanding."""
+        return self.credit, self.look_due_s, self._pending.copy(), self._progress_s
+
+    def go_on_from(self, shared: tuple[int, float, list[int], float]) -> None:
+        self.credit, self.look_due_s, self._pending, self._progress_s = shared
+        self._loose_bytes = self._acked_bytes = 0
+
     def next_deadline_s(self) -> float:
         """When to look and `tick`, if nothing happens before."""
-        return min(self._ping_due_s(), self._progress_s + self._settings.idle_s_max, self._expires_s)
+        return min(self._ping_due_s(), self._progress_s + self.settings.idle_s_max, self._expires_s)
 
     def _ping_due_s(self) -> float:
-        return self.opened_s + (self._pings + 1) * self._settings.ping_s
+        return self.opened_s + (self._pings + 1) * self.settings.ping_s

@@ -18,6 +18,7 @@ from actors.stream.actor import Outlet, StreamActor, Subscriber
 from actors.stream.fan_out import Audience, FanOut
 from actors.stream.rules import StreamRules
 from actors.stream.settings import StreamSettings
+from actors.stream.slice import Lines
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.registry import Registry
 from actors.supervision.stop_ladder import Stage
@@ -42,12 +43,14 @@ class OpenStream:
 
 
 class Streams:
-    def __init__(self, supervisor: Supervisor, bus: Bus, settings: StreamSettings | None = None) -> None:
+    def __init__(
+        self, supervisor: Supervisor, bus: Bus, settings: StreamSettings | None = None, lines: Lines | None = None
+    ) -> None:
         self.settings = settings or StreamSettings()
         self.registry: Registry[str, StreamActor] = Registry()
         self._supervisor = supervisor
         self._bus = bus
-        self._fan_out = FanOut()
+        self._fan_out = FanOut(lines)
         self._audiences: dict[Source, Audience] = {}
         self._per_tenant: Counter[str] = Counter()
         self._per_agent: Counter[tuple[str, str]] = Counter()  # tenant, sub

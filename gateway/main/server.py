@@ -87,6 +87,7 @@ from gateway.projects.s3_bucket import opened_bucket
 from gateway.push.network import Network
 from gateway.push.opening import opened_project_store, push_tools
 from gateway.spaces.opening import opened_spaces
+from gateway.streams.lines import SocketLines
 from gateway.streams.subscribe import Subscribe
 from gateway.streams.subscriptions import Subscriptions
 from schemas.manifest import NodeIdentity
@@ -237,7 +238,7 @@ async def running(
                 return folder.verifier.still_good(principal, now_here().wall_ms) is None
 
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
-            streams = Streams(supervisor, bus, settings.stream)
+            streams = Streams(supervisor, bus, settings.stream, SocketLines())
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             members = None
             if token_keys is None:

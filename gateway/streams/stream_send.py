@@ -39,6 +39,16 @@ class StreamSend:
     def belongs_to(self, actor: StreamActor) -> None:
         self._actor = actor
 
+    @property
+    def descriptor(self) -> None:
+        return None  # of a connection that is not this stream's alone
+
+    def keep(self, data: bytes) -> None:
+        self.write(data)
+
+    def lose(self) -> None:
+        self._actor.client_gone()
+
     def write(self, data: bytes) -> bool:
         if not self._done.is_set():
             self._events.append(data)

@@ -59,6 +59,16 @@ class StreamSocket:
         self._unsent = data[sent:]
         return False
 
+    @property
+    def descriptor(self) -> int | None:
+        return None if self._unsent or self._gone else self._sock.fileno()
+
+    def keep(self, data: bytes) -> None:
+        self._unsent += data
+
+    def lose(self) -> None:
+        self._lose()
+
     def outstanding(self) -> int:
         if self._gone:
             return 0  # its descriptor may be another's by now

@@ -39,6 +39,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 FOLDER = "audit"
 SUFFIX = ".sqlite"
 _DIGITS = 16  # of the number that is the name of a file
+_NUMBER_MAX = 10**_DIGITS - 1
 _NAME = re.compile(f"[0-9]{{{_DIGITS}}}", re.ASCII)
 BATCH_LINES_MAX = 4_096  # written in one transaction
 LOOK_S_MAX = 0.5  # of a search; then it answers with what it has, and where to go on
@@ -170,7 +171,8 @@ class AuditStore:
                     batch = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_LINES_MAX))]
                     try:
                         await trio.to_thread.run_sync(partial(self._write, batch))
-                    except (sqlite3.Error, OSError) as error:
+                    except (sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as error:
+                        # The last three: a line that nobody can write is no reason for the gateway to stop.
                         self._lose(len(batch), type(error).__name__)
                     else:
                         self.kept_lines += len(batch)
@@ -245,11 +247,12 @@ class AuditStore:
             file = AuditFile(files[-1][1], writes=True)
         except sqlite3.Error:  # damaged, or of another version
             return None
-        began_ms = file.oldest_ms() or now_ms
-        # More than what was said to be written: nobody knew whether it was, when the disk failed. It is kept after all.
-        self._next = max(self._next, file.last_number() + 1)
-        if abs(now_ms - began_ms) < DAY_MS:
-            return file, began_ms
+        began_ms, number = file.oldest_ms() or now_ms, file.last_number()
+        if number < _NUMBER_MAX:  # else it is damaged: no line is ever given that one
+            # More than what was said to be written: nobody knew whether it was, when the disk failed. It is kept.
+            self._next = max(self._next, number + 1)
+            if abs(now_ms - began_ms) < DAY_MS:
+                return file, began_ms
         file.close()
         return None
 
@@ -285,7 +288,8 @@ def _last_line(path: Path) -> tuple[int, int] | None:
     for writes in (False, True):  # a crash may have left it without its table
         try:
             with closing(AuditFile(path, writes=writes)) as file:
-                return file.last_number(), file.last_ms()
+                number = file.last_number()
+                return (number, file.last_ms()) if number < _NUMBER_MAX else None
         except sqlite3.Error:
             continue
     return None

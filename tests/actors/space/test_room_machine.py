@@ -157,27 +157,28 @@ class RoomMachine(RuleBasedStateMachine):
             return multiple()
         end = End(key, uid, set(subs), wants_copy, watches, now_s)
         self.all.append(end)
+        (welcome,) = self.party.got(key, Welcome)
         self.conns[key] = key
-        for entry in self.away:
-            if entry[1] == uid:
-                self.conns[key] = entry[2]
-                self.away.remove(entry)
-                break
+        away = [entry for entry in self.away if entry[1] == uid]
+        if away:  # the first that went; of several that went at one instant, any
+            at_once = [entry for entry in away if entry[0] == away[0][0]]
+            entry = next((entry for entry in at_once if entry[2] == welcome.conn), away[0])
+            self.conns[key] = entry[2]
+            self.away.remove(entry)
         self.states.setdefault(self.conns[key], None)
         missed: list[Sent] | None = None
         if since is not None and epoch == EPOCH and since <= len(self.sent):
             after = self.sent[since:]
             missed = after if all(any(one is held for held in self.held) for one in after) else None
         end.expected = [one.seq for one in missed or () if one.is_for(uid, set(subs))]
-        (welcome,) = self.party.got(key, Welcome)
         assert self.party.inbox[key][0] is welcome
         assert (welcome.recovered, welcome.seq) == (missed is not None, len(self.sent))
         assert welcome.conn == self.conns[key]
         if watches:
             assert welcome.members is not None
             here_and_away = {member.conn: set(member.subs) for member in welcome.members}
-            away = {conn: subs for _, _, conn, subs in self.away}
-            assert here_and_away == {self.conns[other.key]: other.subs for other in self.here()} | away
+            gone = {conn: subs for _, _, conn, subs in self.away}
+            assert here_and_away == {self.conns[other.key]: other.subs for other in self.here()} | gone
             self.known[key] = here_and_away
             self.known_states[key] = {member.conn: member.state for member in welcome.members}
         return end

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from actors.stream.fan_out import Audience, FanOut
+from actors.stream.rules import StreamRules
 from actors.stream.settings import StreamSettings
 from schemas.closes import StreamClose
 from schemas.sse import metric_event
@@ -39,6 +40,13 @@ class FakeStream:
     told: list[bytes | StreamClose] = field(default_factory=list)
     fails: bool = False
     crashed: Exception | None = None
+    rules: StreamRules = field(default_factory=lambda: StreamRules(SETTINGS, 0))
+
+    def look(self, now_s: float) -> None:
+        pass
+
+    def fell_short(self, event: bytes, sent: int | None) -> None:  # noqa: ARG002
+        raise AssertionError("it is written to alone")
 
     def offer(self, event: bytes, size: int, now_s: float) -> None:  # noqa: ARG002
         self._tell(event)

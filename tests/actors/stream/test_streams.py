@@ -36,6 +36,16 @@ class FakeOutlet:
         self.closed = False
         self._fails = fails
 
+    @property
+    def descriptor(self) -> None:
+        return None
+
+    def keep(self, data: bytes) -> None:  # noqa: ARG002
+        raise AssertionError("nothing is written past it")
+
+    def lose(self) -> None:
+        raise AssertionError("nothing is written past it")
+
     def belongs_to(self, actor: StreamActor) -> None:  # noqa: ARG002
         if self._fails:
             raise OSError("no room for another socket")

@@ -203,6 +203,30 @@ async def test_damaged_line_keeps_its_place_and_hides_no_other(tmp_path: Path, c
             assert sum(tally.calls for tally in file.tally(1, 6)) >= 4
 
 
+async def test_line_that_cannot_be_written_is_lost_and_counted_and_the_next_one_is_kept(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        for unfit in ("\ud800", 2**64 * 1j):
+            add(store, 0, tool=unfit)
+            await store.flush()
+        add(store, 1)
+        await store.flush()
+        assert (store.lost_lines, await numbers(store, AuditQuery())) == (2, [1])
+
+
+async def test_number_that_was_never_given_is_damage_and_others_follow_behind_it(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        add(store, 0)
+        await store.flush()
+        with closing(sqlite3.connect(numbered(store.folder)[0][1])) as file:
+            file.execute("UPDATE line SET number = ?", (2**63 - 1,))
+            file.commit()
+    async with kept(tmp_path) as store:
+        add(store, 1)
+        await store.flush()
+        assert store.lost_lines == 0
+        assert 1 in await numbers(store, AuditQuery())
+
+
 @pytest.mark.parametrize("name", ["0" * 16, "1" * 17, "9" * 30, "1", "abc"])
 async def test_what_else_lies_in_the_folder_is_none_of_its_files(tmp_path: Path, name: str) -> None:
     folder = tmp_path / FOLDER
