@@ -57,6 +57,12 @@ class Load:
     cut: int = 0  # calls whose gateway was killed or stopped
     _calls: int = 0
 
+    def begin(self) -> None:
+        """From now on a gateway that is not harmed has to answer."""
+        self.late.clear()
+        self.answers.clear()
+        self.cut = 0
+
     async def run(self) -> None:
         """Until cancelled."""
         async with trio.open_nursery() as nursery:

@@ -5,16 +5,21 @@ calls are under way just then is up to the machine: a seed makes the same harm a
 """
 
 import argparse
+import logging
 import sys
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+import structlog
 import trio
 
 from actors.log.memory_store import MemoryDisk
+from actors.supervision.crash_report import first_leaf
 from tests.chaos.field import START_S_MAX, Field
 from tests.chaos.load import Load
 from tests.chaos.verdict import verdict
@@ -27,21 +32,32 @@ PAUSE_S = 0.5, 2.0
 
 @dataclass
 class Report:
-    harms: int
+    rounds: int
     calls: int
-    statuses: dict[int, int]
+    statuses: Counter[int]
     cut: int
-    ends: dict[str, int]
+    ends: Counter[str]
+    harms: Counter[str]
+
+    def add(self, other: "Report") -> None:
+        self.rounds += other.rounds
+        self.calls += other.calls
+        self.cut += other.cut
+        self.statuses.update(other.statuses)
+        self.ends.update(other.ends)
+        self.harms.update(other.harms)
 
     def __str__(self) -> str:
-        answers = ", ".join(f"{status}: {count}" for status, count in sorted(self.statuses.items()))
-        ends = ", ".join(f"{end} {count}" for end, count in sorted(self.ends.items()))
-        return f"{self.harms} harms, {self.calls} calls answered ({answers}), {self.cut} cut off; commands: {ends}"
+        harms, answers, ends = (
+            ", ".join(f"{what} {count}" for what, count in sorted(counted.items()))
+            for counted in (self.harms, self.statuses, self.ends)
+        )
+        return f"{harms}; {self.calls} calls answered ({answers}), {self.cut} cut off; commands: {ends}"
 
 
-async def chaos(seed: int, rounds: int, *, harms_max: int | None = None, nodes: int = 20) -> Report:
-    """Raises Violation."""
-    rng = Random(seed)
+async def chaos(seed: int, *, harms_max: int | None = None, nodes: int = 20) -> Report:
+    """One round. Raises Violation."""
+    rng, done = Random(seed), Counter[str]()
     # Short: sockets have names of at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="chaos-") as made:
         field = Field(Path(made), nodes)
@@ -52,39 +68,41 @@ async def chaos(seed: int, rounds: int, *, harms_max: int | None = None, nodes: 
             async with trio.open_nursery() as world:
                 world.start_soon(load.run)
                 await _calm(load, "at the start")
+                load.begin()
                 with trio.CancelScope() as calling:
                     async with trio.open_nursery() as callers:
                         callers.start_soon(load.call_for_ever)
-                        harms = await _harm(field, rng, rounds, harms_max)
+                        await _harm(field, rng, harms_max, done)
                         calling.cancel()
                 await _calm(load, "at the end")
                 await trio.sleep(2.0)  # charges and releases that wait ride at last
-                ends = await verdict(field, load)
                 world.cancel_scope.cancel()
-        except Violation as violation:
+            ends = await verdict(field, load)
+        except Exception as error:
             _keep_logs(field, seed)
-            raise Violation(f"seed {seed}: {violation}") from None
+            raise Violation(f"seed {seed}: {first_leaf(error)}") from error
         finally:
             with trio.CancelScope(shield=True):
                 await field.stop()
-        return Report(harms, sum(load.answers.values()), dict(load.answers), load.cut, ends)
+        return Report(1, sum(load.answers.values()), load.answers, load.cut, Counter(ends), done)
 
 
-async def _harm(field: Field, rng: Random, rounds: int, harms_max: int | None) -> int:
-    harms = 0
-    for _ in range(rounds):
-        of_gateways = (field.kill_gateway, field.stop_gateway)
-        of_servers = (field.kill_server, field.stop_server)
-        turns: list[tuple[Callable[[int, float], Awaitable[None]], int]] = [
-            *((harm, number) for number in range(len(field.gateways)) for harm in of_gateways),
-            *((harm, number) for number in range(len(field.servers)) for harm in of_servers),
-        ]
-        rng.shuffle(turns)
-        for harm, number in turns[:harms_max]:
-            await harm(number, rng.uniform(*HARM_S))
-            harms += 1
-            await trio.sleep(rng.uniform(*PAUSE_S))
-    return harms
+async def _harm(field: Field, rng: Random, harms_max: int | None, done: Counter[str]) -> None:
+    turns: list[tuple[str, Callable[[int, float], Awaitable[None]], int]] = [
+        (name, harm, number)
+        for number in range(len(field.gateways))
+        for name, harm in (
+            ("gateway killed", field.kill_gateway),
+            ("gateway stopped", field.stop_gateway),
+            ("server killed", field.kill_server),
+            ("server stopped", field.stop_server),
+        )
+    ]
+    rng.shuffle(turns)
+    for name, harm, number in turns[:harms_max]:
+        await harm(number, rng.uniform(*HARM_S))
+        done[name] += 1
+        await trio.sleep(rng.uniform(*PAUSE_S))
 
 
 async def _calm(load: Load, when: str) -> None:
@@ -113,14 +131,20 @@ def _keep_logs(field: Field, seed: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the first round; each has the next")
     arguments = parser.parse_args()
-    print(f"seed {arguments.seed}, {arguments.rounds} rounds", flush=True)
-    try:
-        print(trio.run(chaos, arguments.seed, arguments.rounds))
-    except Violation as violation:
-        print(f"VIOLATION {violation}")
-        return 1
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    total, began_s = Report(0, 0, Counter(), 0, Counter(), Counter()), time.monotonic()
+    for seed in range(arguments.seed, arguments.seed + arguments.rounds):
+        try:
+            report = trio.run(chaos, seed)
+        except Violation as violation:
+            print(f"VIOLATION {violation}", flush=True)
+            return 1
+        print(f"seed {seed}: {report}", flush=True)
+        total.add(report)
+    minutes = (time.monotonic() - began_s) / 60
+    print(f"{arguments.rounds} rounds in {minutes:.0f} minutes, no violation: {total}")
     return 0
 
 
