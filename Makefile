@@ -13,7 +13,7 @@ LINTERS := $(VENV)/linters/.ready
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench simulate screenshots package deployment wheels lock clean
+.PHONY: help env demo test conformance check format bench chaos simulate screenshots package deployment wheels lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -91,6 +91,9 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.rooms
 	$(BIN)/python -m bench.console
 	$(BIN)/python -m bench.sites
+
+chaos: env  ## kill and stop gateways and NATS servers under load, ROUNDS=1 from SEED=0 (two to three minutes each)
+	$(BIN)/python -m tests.chaos.run --rounds $(or $(ROUNDS),1) --seed $(or $(SEED),0)
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)

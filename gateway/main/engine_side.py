@@ -81,18 +81,7 @@ class EngineSide:
     @asynccontextmanager
     async def opened(cls, settings: Settings, place: Place, now: Callable[[], Moment]) -> AsyncIterator["EngineSide"]:
         engine = settings.engine
-        names = _names(engine.prefix)
-        connection = _connection_settings(engine, "credentials")
-        try:
-            is_synced = await _is_synced(engine)
-            link = await Connection.open(connection)
-        except NotConnectedError as error:
-            raise CannotOpenError(str(error)) from error
-        async with link:
-            try:
-                log_id = await Objects(link, names, engine.bounds).prepare(is_synced)
-            except NotReadyError as error:
-                raise CannotOpenError(f"the engine is not as it has to be: {error}") from error
+        async with opened_engine(engine) as (link, names, log_id):
             live = NatsKv(link, names, LIVE, engine.bounds)
             me = Me(
                 process=str(ULID()),
@@ -184,6 +173,26 @@ class EngineSide:
     async def say_goodbye(self) -> None:
         with trio.CancelScope(shield=True), trio.move_on_after(_GOODBYE_S_MAX):
             await self.live.delete(PROCESS + self.me.process)
+
+
+@asynccontextmanager
+async def opened_engine(engine: EngineSettings) -> AsyncIterator[tuple[Connection, Names, str]]:
+    """A connection to an engine that is as it has to be, what its objects are called, and the id of its log.
+
+    Raises SettingsError, CannotOpenError.
+    """
+    names, settings = _names(engine.prefix), _connection_settings(engine, "credentials")
+    try:
+        is_synced = await _is_synced(engine)
+        link = await Connection.open(settings)
+    except NotConnectedError as error:
+        raise CannotOpenError(str(error)) from error
+    async with link:
+        try:
+            log_id = await Objects(link, names, engine.bounds).prepare(is_synced)
+        except NotReadyError as error:
+            raise CannotOpenError(f"the engine is not as it has to be: {error}") from error
+        yield link, names, log_id
 
 
 def _keep(supervisor: Supervisor, name: str, run: Callable[[], object], kind: Kind, stage: Stage) -> None:
