@@ -4,7 +4,7 @@ One Ed25519 leaf a node: subject CN is its `node_id`, O its tenant. A manifest n
 the DER bytes. Keys and clocks come from the caller.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -88,6 +88,9 @@ class KnownCertificates:
         self._tenants: dict[str, frozenset[str]] = {}  # by node: asked at each connect
         for leaf in leafs:
             self.learn(leaf)
+
+    def __iter__(self) -> Iterator[Leaf]:
+        return iter(tuple(self._leafs.values()))
 
     def learn(self, leaf: Leaf) -> None:
         self._leafs[leaf.kid] = leaf

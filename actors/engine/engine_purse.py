@@ -121,6 +121,10 @@ class EnginePurse:
         """Ledgers that this process has."""
         return len(self._owner)
 
+    def has(self, agent: Agent) -> bool:
+        """Whether it is this process's, as far as it knows."""
+        return agent in self._owner
+
     @property
     def takeovers_lost(self) -> int:
         """Ledgers that another process has taken from this one."""

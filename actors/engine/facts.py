@@ -19,6 +19,8 @@ from actors.engine.kv import Change, Current, Entry, Gone, Kv
 from actors.engine.presence_rules import PROCESS, Standing
 from actors.engine.settings import DEFAULT_PRESENCE, PresenceSettings
 
+LOOK_S = 0.02  # for the first heartbeat
+
 Heard: TypeAlias = Callable[[Entry | Gone], None]
 """Neither waits nor raises. It may hear of the same entry again."""
 
@@ -44,8 +46,10 @@ class Facts:
         return self._heartbeat.standing()
 
     async def load(self) -> None:
-        """Returns when everything was told once."""
+        """Returns when everything was told once, and a heartbeat of ours was taken."""
         await self._is_told.wait()
+        while self.standing() is not Standing.READY:  # noqa: ASYNC110 (that passes with time alone, too)
+            await trio.sleep(LOOK_S)
 
     async def run(self) -> None:
         """Until it is cancelled."""

@@ -5,6 +5,7 @@ only waits for the log. A process that has lost a ledger says `moved`, and leave
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
 
 import structlog
 import trio
@@ -54,7 +55,8 @@ class PurseDesk:
         self._settings, self._prefix = settings, prefix
         self._ends: dict[Agent, Callable[[], None]] = {}
         self._nursery: trio.Nursery | None = None
-        self._pending: dict[Request, trio.CancelScope] = {}  # questions that have no answer yet
+        self._numbers = count()
+        self._pending: dict[int, Request] = {}  # questions that have no answer yet
         self._by_key: dict[tuple[Agent, str], trio.CancelScope] = {}
 
     async def run(self) -> None:
@@ -64,7 +66,7 @@ class PurseDesk:
                 self._nursery.start_soon(self.owner.run)
                 while True:
                     await trio.sleep(self._settings.purse_timeout_ms / 4_000)
-                    for request in self._pending:
+                    for request in self._pending.values():
                         request.interim(WORKING)
         finally:
             self._nursery = None
@@ -102,12 +104,13 @@ class PurseDesk:
         elif self._nursery is None or len(self._pending) >= self._settings.asks_max:
             request.reply(encode(Sorry(NotNow.REFUSED)))
         elif self._rest_s(question) > 0:  # else its asker has given up
-            self._pending[request] = scope = trio.CancelScope()
+            number, scope = next(self._numbers), trio.CancelScope()
+            self._pending[number] = request
             if isinstance(question, Order):
                 self._by_key[agent, question.key] = scope
             elif isinstance(question, Settle):
                 self._give_up(agent, question)
-            self._nursery.start_soon(self._serve, agent, request, question, scope)
+            self._nursery.start_soon(self._serve, agent, number, question, scope)
 
     def _give_up(self, agent: Agent, settle: Settle) -> None:
         """Nobody waits any more for what is to be released."""
@@ -116,8 +119,8 @@ class PurseDesk:
             if scope is not None and not one.is_charged:
                 scope.cancel()
 
-    async def _serve(self, agent: Agent, request: Request, question: Question, scope: trio.CancelScope) -> None:
-        said: Said | None = None
+    async def _serve(self, agent: Agent, number: int, question: Question, scope: trio.CancelScope) -> None:
+        request, said = self._pending[number], None
         try:
             with scope:
                 scope.deadline = trio.current_time() + self._rest_s(question)
@@ -130,7 +133,7 @@ class PurseDesk:
         except StoreFailedError:
             pass  # the process stops: no answer is the right one
         finally:
-            del self._pending[request]
+            del self._pending[number]
             if isinstance(question, Order) and self._by_key.get((agent, question.key)) is scope:
                 del self._by_key[agent, question.key]
 

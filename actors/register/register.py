@@ -5,7 +5,7 @@ both are written together. Whoever is cancelled while something is being written
 """
 
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import structlog
@@ -39,6 +39,8 @@ class Register:
         """Of all members, sorted. Not a copy: use it before the next await."""
         self.makes_tokens = True
         """Whether nodes' tokens are made here."""
+        self.on_others: Callable[[Member | None, Member], None] = lambda _before, _now: None
+        """Told of what another process has recorded of a node, once it is true here. Alone, there is none."""
         self._unreadable: set[str] = set()  # members of whom nobody knows whether they are revoked
         self._turn = trio.Lock()
 

@@ -12,7 +12,7 @@ import trio
 
 from actors.bus.directory import OwnersDirectory
 from actors.log.store import Appended, Conflict, Loaded, LogStore, OpenItem, Part, UnreadableError
-from actors.register.events import Event, Member
+from actors.register.events import Event
 from actors.register.register import STREAM, Register
 from actors.register.register_rules import Decide, Refusal, Trouble
 
@@ -31,8 +31,6 @@ class SharedRegister(Register):
     ) -> None:
         """`grew` tells the others that this stream has. Of more than `tries_max` tries the last one is refused."""
         super().__init__(store, directory)
-        self.on_others: Callable[[Member | None, Member], None] = lambda _before, _now: None
-        """Told of what another process has recorded of a node, once it is true here."""
         self._tries_max = tries_max
         self._grew = grew
         self._version = 0

@@ -139,6 +139,10 @@ class Streams:
             if stream.subscriber.token_id == token_id:
                 stream.close(StreamClose.NORMAL)
 
+    def end_all(self, close: StreamClose) -> None:
+        for stream in list(self.registry):
+            stream.close(close)
+
     def _is_over_quota(self, tenant: str) -> bool:
         return 0 < self.settings.streams_per_tenant_max <= self._per_tenant[tenant]
 

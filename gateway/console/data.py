@@ -31,6 +31,7 @@ from gateway.console.policy_pages import ExplainAsk, PolicyPages
 from gateway.console.settings import ConsoleSettings
 from gateway.console.world_pages import SpacesAsk, SpacesShown, spaces_page, upstreams_page
 from gateway.governance.governor import Governor
+from gateway.governance.policy.shared_source import SharedPolicy
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.observe.audit.audit_store import AuditStore
@@ -69,7 +70,7 @@ class Shown:
     audit: AuditStore | None  # None: none is kept
     governor: Governor
     ledgers: LedgerBook
-    policy: PolicySource
+    policy: PolicySource | SharedPolicy
     upstreams: Upstreams
     spaces: SpacesShown | None  # None: there are none
     settings: ConsoleSettings

@@ -11,6 +11,7 @@ from gateway.console.api import Answer, NoAnswer
 from gateway.governance.policy.explain import explain
 from gateway.governance.policy.policy import Policy
 from gateway.governance.policy.selectors import node_of
+from gateway.governance.policy.shared_source import SharedPolicy
 from gateway.governance.policy.shown_text import shown_text
 from gateway.governance.policy.source import POLICY_BYTES_MAX, PolicySource
 from gateway.governance.policy.text import parse, revision_of
@@ -29,7 +30,7 @@ class ExplainAsk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PolicyPages:
-    def __init__(self, source: PolicySource, labels_of: Callable[[str], Labels]) -> None:
+    def __init__(self, source: PolicySource | SharedPolicy, labels_of: Callable[[str], Labels]) -> None:
         self._source = source
         self._labels_of = labels_of
         self._readers = trio.CapacityLimiter(READERS_MAX)
@@ -39,6 +40,9 @@ class PolicyPages:
         `file_revision` is another, and `flaw` says what is wrong with it."""
         path, revision = self._source.path, self._source.current.revision
         nothing = {"text": None, "file_revision": None, "flaw": None}
+        if isinstance(self._source, SharedPolicy) and self._source.text is not None:
+            text = await trio.to_thread.run_sync(shown_text, self._source.text, limiter=self._readers)
+            return {"revision": revision, "path": None, **nothing, "text": text, "file_revision": revision}
         if path is None:
             return {"revision": revision, "path": None, **nothing}
         read = await trio.to_thread.run_sync(_read, path, limiter=self._readers)

@@ -116,6 +116,10 @@ class SignIn:
     def _say(self, principal: Principal, action: str, target: dict[str, str]) -> None:
         self._audit.action(principal, action, Decision.ANSWERED, target=target, took_ms=0.0, via=Via.CONSOLE)
 
+    def _say_refused(self, principal: Principal, action: str, code: Code, reason: str) -> None:
+        """As under `/admin`, where what was refused leaves a line too."""
+        self._audit.action(principal, action, Decision.REFUSED, code=code, reason=reason, took_ms=0.0, via=Via.CONSOLE)
+
     # ---- in a session ------------------------------------------------------------------------------------------------
 
     async def whoami(self, exchange: Exchange, _: Nothing, session: Session) -> None:
@@ -133,12 +137,15 @@ class SignIn:
     async def remove(self, exchange: Exchange, named: PasskeyNamed, session: Session) -> None:
         passkey = self._access.passkeys.get(named.id)
         if passkey is not None and not self._may_remove(session, passkey):
+            self._say_refused(session.principal, "console_passkey_remove", Code.SAFETY_DENIED, "scope")
             await refuse_scope(exchange, OperatorScope.TOKENS_MINT)
             return
         trouble = await self._access.remove_passkey(named.id, session.principal.sub)
         if trouble is Trouble.NOT_WRITTEN:
+            self._say_refused(session.principal, "console_passkey_remove", Code.INTERNAL, trouble.value)
             await refuse_unwritten(exchange)
         elif trouble is not None:
+            self._say_refused(session.principal, "console_passkey_remove", Code.MANIFEST_NOT_FOUND, trouble.value)
             await exchange.refuse(Code.MANIFEST_NOT_FOUND, "No passkey has this id.", "List the passkeys again.")
         else:
             self._say(session.principal, "console_passkey_remove", {"passkey_id": named.id})

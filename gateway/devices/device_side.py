@@ -3,7 +3,7 @@
 import os
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from actors.bus.directory import OwnersDirectory
@@ -52,6 +52,8 @@ class DeviceSide:
         renew: RenewNode | None = None,
         directory: OwnersDirectory | None = None,
         takes_nodes: Callable[[], bool] = lambda: True,
+        register: Register | None = None,
+        find_leaf: Callable[[str], Awaitable[object]] | None = None,
         *,
         pays_at_hand: bool = True,
     ) -> None:
@@ -67,7 +69,7 @@ class DeviceSide:
         self.book: LedgerBook = self.ledgers
         """What people are told of ledgers: another, where these may be in other processes."""
         self.directory = LocalDirectory(store) if directory is None else directory
-        self.register = Register(store, self.directory)
+        self.register = Register(store, self.directory) if register is None else register
         self.on_login: Callable[[str, str], None] = lambda _node_id, _token_id: None
         """Told of each node that has proved who it is, and with which token."""
         self.fleet = Fleet(
@@ -82,6 +84,7 @@ class DeviceSide:
                 entropy=os.urandom,
                 count=self._count,
                 ledgers=self.ledgers if pays_at_hand else None,
+                find_leaf=find_leaf,
             ),
         )
         self.listener = DeviceListener(

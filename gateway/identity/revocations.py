@@ -40,9 +40,10 @@ class FolderRevocations:
     )
     REMEDY = "Make room in the data folder, then revoke it again."
 
-    def __init__(self, folder: DataFolder, end_opened: Callable[[str], None]) -> None:
+    def __init__(self, folder: DataFolder, end_opened: Callable[[str], None] = lambda _: None) -> None:
+        self.end_opened = end_opened
+        """Ends what a token opened."""
         self._folder = folder
-        self._end_opened = end_opened
 
     async def revoke(self, token_id: str) -> bool:
         try:
@@ -50,7 +51,7 @@ class FolderRevocations:
         except OSError:
             return False
         finally:
-            self._end_opened(token_id)
+            self.end_opened(token_id)
         return True
 
 

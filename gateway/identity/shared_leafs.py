@@ -15,6 +15,7 @@ import trio
 from actors.engine.facts import Facts
 from actors.engine.kv import Entry, Gone, NotPut
 from actors.log.store import UnreadableError
+from gateway.identity.leaf_files import LeafFiles
 from schemas.certificates import CertificateError, KnownCertificates, Leaf
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -26,9 +27,12 @@ _REASONS = {NotPut.FULL: errno.ENOSPC}
 
 
 class SharedLeafs:
-    def __init__(self, facts: Facts, certificates: KnownCertificates) -> None:
+    def __init__(self, facts: Facts, certificates: KnownCertificates, files: LeafFiles | None = None) -> None:
+        """`files`: those of the folder, from when its gateway was by itself."""
         self._kv = facts.kv
         self._certificates = certificates
+        self._files = files
+        self._told: set[str] = set()  # ids that all processes know of
         facts.follow(LEAF, self._heard)
 
     async def keep(self, leafs: Sequence[Leaf]) -> None:
@@ -57,6 +61,16 @@ class SharedLeafs:
 
         with trio.CancelScope(shield=True):
             await _each(leafs, delete)
+            if self._files is not None:
+                await self._files.drop(leafs)
+
+    async def carry_over(self) -> bool:
+        """At start, with those of the folder: whether all processes know them now."""
+        try:
+            await self.keep([leaf for leaf in self._certificates if leaf.kid not in self._told])
+        except OSError:
+            return False
+        return True
 
     async def find(self, kid: str) -> Leaf | None:
         """Of this id, if there is such a certificate. None also while nobody can say."""
@@ -75,9 +89,11 @@ class SharedLeafs:
         kid = change.key.removeprefix(LEAF)
         known = self._certificates.resolve(kid)
         if isinstance(change, Gone):
+            self._told.discard(kid)
             if known is not None:
                 self._certificates.forget(known)
             return
+        self._told.add(kid)
         if known is not None:
             return
         try:

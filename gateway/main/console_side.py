@@ -19,6 +19,7 @@ from gateway.console.try_tool import TryTool
 from gateway.console.world_pages import SpacesShown
 from gateway.devices.device_side import DeviceSide
 from gateway.governance.governor import Governor
+from gateway.governance.policy.shared_source import SharedPolicy
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.passkeys.ceremony_rules import Ceremonies
 from gateway.main.data_folder import DataFolder
@@ -70,7 +71,7 @@ def console_side(
     devices: DeviceSide,
     streams: Streams,
     calls: ToolCalls,
-    policy: PolicySource,
+    policy: PolicySource | SharedPolicy,
     governor: Governor,
     upstreams: Upstreams,
     kept_audit: AuditStore | None,

@@ -1,6 +1,6 @@
 """A gateway by itself: its log is a file in the data folder, and who is where is known in memory."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from actors.bus.bus import Bus
@@ -10,6 +10,8 @@ from actors.log.sqlite_store import SqliteStore
 from actors.node.fleet import Fleet
 from actors.supervision.supervisor import Supervisor
 from gateway.governance.governor import Governor
+from gateway.governance.policy.source import PolicySource
+from gateway.main.agreed import Agreed, agreed_alone
 from gateway.main.data_folder import DataFolder
 
 
@@ -20,6 +22,7 @@ class EmbeddedSide:
     pays_at_hand = True
 
     def __init__(self, store: SqliteStore) -> None:
+        self.on_blind: Callable[[], None] = lambda: None  # nobody else could know more
         self.store = store
         self.directory = LocalDirectory(store)
 
@@ -28,6 +31,9 @@ class EmbeddedSide:
     async def opened(cls, folder: DataFolder) -> AsyncIterator["EmbeddedSide"]:
         async with await SqliteStore.open(folder.log_path) as store:
             yield cls(store)
+
+    def agree(self, folder: DataFolder, policy: PolicySource) -> Agreed:
+        return agreed_alone(folder, self.store, self.directory, policy)
 
     def begin(self, supervisor: Supervisor) -> None:
         """Nobody else changes it."""
@@ -41,6 +47,9 @@ class EmbeddedSide:
         return ledgers
 
     def takes_nodes(self) -> bool:
+        return True
+
+    def serves(self) -> bool:
         return True
 
     def is_ready(self) -> bool:

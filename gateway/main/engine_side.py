@@ -19,6 +19,8 @@ from actors.bus.directory import HERE
 from actors.engine.engine_bus import EngineBus
 from actors.engine.engine_directory import EngineDirectory
 from actors.engine.engine_purse import EnginePurse
+from actors.engine.facts import Facts
+from actors.engine.feeds import Feeds
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
 from actors.engine.presence_rules import PROCESS, Standing
@@ -40,8 +42,11 @@ from gateway.engine.objects import NotReadyError, Objects
 from gateway.engine.objects_rules import CONFIG, LIVE, MANIFESTS
 from gateway.engine.syncing import is_always_synced
 from gateway.governance.governor import Governor
+from gateway.governance.policy.source import PolicySource
 from gateway.governance.policy_judge import PolicyJudge
-from gateway.main.data_folder import Place
+from gateway.main.agreed import Agreed
+from gateway.main.agreed_among_several import agreed_among_several
+from gateway.main.data_folder import DataFolder, Place
 from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import UNIX, Address, Settings, SettingsError
 from schemas.closes import NodeClose
@@ -69,12 +74,15 @@ class EngineSide:
     ) -> None:
         """Use `opened`."""
         self._now = now
+        self.on_blind: Callable[[], None] = lambda: None
         bounds = settings.bounds
         self.link, self.store, self.names, self.me = link, store, names, me
         self.settings = settings
         self.config = NatsKv(link, names, CONFIG, bounds)
         self.live = NatsKv(link, names, LIVE, bounds)
         self.directory = EngineDirectory(self.live, NatsKv(link, names, MANIFESTS, bounds), me, settings.presence)
+        self.facts = Facts(self.config, me, settings.presence)
+        self.feeds = Feeds(self.facts, settings.presence)
         self.janitor = Janitor(self.live, me.process, settings.presence, self.directory.settle_lost)
 
     @classmethod
@@ -98,9 +106,23 @@ class EngineSide:
                 finally:
                     await side.say_goodbye()
 
+    def agree(self, folder: DataFolder, policy: PolicySource) -> Agreed:
+        return agreed_among_several(
+            folder,
+            self.store,
+            self.directory,
+            policy,
+            self.facts,
+            self.feeds,
+            self.settings.presence,
+            self._now,
+        )
+
     def begin(self, supervisor: Supervisor) -> None:
         _keep(supervisor, "engine_connection", self.link.watch, Kind.FATAL, Stage.LOG)
         _keep(supervisor, "engine_directory", self.directory.run, Kind.PERMANENT, Stage.CORE)
+        _keep(supervisor, "engine_facts", self.facts.run, Kind.PERMANENT, Stage.CORE)
+        _keep(supervisor, "engine_feeds", self.feeds.run, Kind.PERMANENT, Stage.CORE)
 
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
         bus = EngineBus(
@@ -147,8 +169,16 @@ class EngineSide:
         supervisor.start(ChildSpec(name="purse", run=run, kind=Kind.PERMANENT, stage=Stage.NODES, ask_stop=is_over.set))
         return purse
 
+    def standing(self) -> Standing:
+        """The worse of what is known of nodes, and of what is agreed."""
+        known = self.feeds.standing()
+        return self.directory.standing() if known is Standing.READY else known
+
     def takes_nodes(self) -> bool:
-        return self.directory.standing() is Standing.READY
+        return self.standing() is Standing.READY
+
+    def serves(self) -> bool:
+        return self.feeds.standing() is Standing.READY
 
     def is_ready(self) -> bool:
         return self.takes_nodes()
@@ -162,12 +192,14 @@ class EngineSide:
     async def _watch_standing(self, fleet: Fleet) -> None:
         before = Standing.READY
         while True:
-            standing = self.directory.standing()
+            standing = self.standing()
             if standing is not before:
                 log.warning("engine_standing", standing=standing)
                 before = standing
-            if standing is Standing.LOST:
+            if standing is Standing.LOST or not self.serves():
                 fleet.end_all(NodeClose.SERVICE_RESTART)
+            if not self.serves():
+                self.on_blind()
             await trio.sleep(self.settings.heartbeat_s / 2)
 
     async def say_goodbye(self) -> None:

@@ -13,6 +13,10 @@ def _nothing(_: object) -> None:
     pass
 
 
+def _do_nothing() -> None:
+    pass
+
+
 def _never(_: object) -> bool:
     return False
 
@@ -24,6 +28,8 @@ class Feature:
     """Start what runs for as long as the gateway does."""
     revoke: Callable[[str], None] = _nothing
     """A token was revoked, or its grant has ended or lapsed: end what belongs to this id."""
+    end_all: Callable[[], None] = _do_nothing
+    """Nobody knows any more which tokens count: end whatever any token opened and is not answered at once."""
     takes_upgrade: Callable[[str], bool] = _never
     """By path: whether a route of this feature takes WebSocket upgrades, with the door's UPGRADE."""
     refusal_form: FormOf = device_form_only

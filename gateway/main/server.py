@@ -50,7 +50,6 @@ from gateway.governance.policy.source import PolicySource
 from gateway.identity.node_lives import NodeLives
 from gateway.identity.operators import Operators
 from gateway.identity.passkeys.ceremony_rules import Ceremonies, CeremonyLimits
-from gateway.identity.revocations import FolderRevocations
 from gateway.identity.token_keys import TokenKeys
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
@@ -164,7 +163,7 @@ async def running(
     door_settings, device_settings = settings.door_settings, settings.device_settings
     http_tls = server_context("http", settings.http.tls_certificate, settings.http.tls_key, ALPN)
     device_tls = server_context("devices", settings.devices.tls_certificate, settings.devices.tls_key)
-    policy = PolicySource.open(settings.governance)
+    policy_file = PolicySource.open(settings.governance)
     token_keys = TokenKeys.open(settings.access)
     check_engine(settings)
     scheme = "http" if http_tls is None else "https"
@@ -197,7 +196,10 @@ async def running(
         ):
             store, supervisor = side.store, Supervisor()
             await nursery.start(supervisor.run)
+            agreed = side.agree(folder, policy_file)
             side.begin(supervisor)
+            await agreed.load()
+            policy = agreed.policy
             policy.start(supervisor)
             if token_keys is not None:
                 token_keys.start(supervisor)
@@ -216,12 +218,15 @@ async def running(
                 renew,
                 side.directory,
                 side.takes_nodes,
+                agreed.register,
+                agreed.find_leaf,
                 pays_at_hand=side.pays_at_hand,
             )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
             directory, bus = side.directory, side.join(supervisor, devices.fleet)
-            lives = NodeLives(folder, devices.register, directory, devices.fleet, new_id, now_here)
+            lives = NodeLives(folder, agreed.register, directory, devices.fleet, new_id, now_here, agreed.leafs)
+            agreed.register.on_others = lives.others_did
             await lives.load()
             devices.on_login = lives.logged_in
             governor = Governor(lambda: policy.current, devices.ledgers if side.pays_at_hand else None, directory)
@@ -391,14 +396,14 @@ async def running(
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console.console).routes,
-                AdminPolicy(actions, None).routes,
+                AdminPolicy(actions, agreed.pushed).routes,
             ]
             if kept_audit is not None:
                 more.append(AdminAudit(actions, kept_audit, lambda: now_here().wall_ms).routes)
             if admin_spaces is not None:
                 more.append(admin_spaces.routes)
-            revocations = FolderRevocations(folder, revoke)
-            admin_api = Admin(operators, folder, store, ledgers, audit, revocations, new_id, now_here, *more)
+            agreed.revocations.end_opened = revoke
+            admin_api = Admin(operators, folder, store, ledgers, audit, agreed.revocations, new_id, now_here, *more)
             admin_routes = {**admin_api.routes, **console.console.routes}
             siblings = Siblings(place, page.render)
             metrics = MetricsRoute(
@@ -431,6 +436,12 @@ async def running(
             for feature in features:
                 feature.start(supervisor)
 
+            def end_all() -> None:
+                for feature in features:
+                    feature.end_all()
+
+            side.on_blind = end_all
+
             def takes_upgrade(path: str) -> bool:
                 return any(feature.takes_upgrade(path) for feature in features)
 
@@ -445,7 +456,13 @@ async def running(
 
             door = Door(
                 supervisor,
-                Router(new_id, *(feature.routes for feature in features), takes_upgrade=takes_upgrade, form_of=form_of),
+                Router(
+                    new_id,
+                    *(feature.routes for feature in features),
+                    takes_upgrade=takes_upgrade,
+                    form_of=form_of,
+                    serves=side.serves,
+                ),
                 body_bytes_max=body_bytes_max,
                 settings=door_settings,
                 tls=http_tls,
@@ -475,7 +492,7 @@ async def running(
             if admin is not None:
                 admin_door = Door(
                     supervisor,
-                    Router(new_id, admin_routes, metrics_routes),
+                    Router(new_id, admin_routes, metrics_routes, serves=side.serves),
                     body_bytes_max=_body_bytes_max,
                     settings=door_settings,
                     tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says

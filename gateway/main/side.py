@@ -15,6 +15,8 @@ from actors.node.fleet import Fleet
 from actors.node.moment import Moment
 from actors.supervision.supervisor import Supervisor
 from gateway.governance.governor import Governor
+from gateway.governance.policy.source import PolicySource
+from gateway.main.agreed import Agreed
 from gateway.main.data_folder import DataFolder, Place
 from gateway.main.embedded_side import EmbeddedSide
 from gateway.main.settings import Settings
@@ -33,7 +35,7 @@ class ServingStore(LedgerStore, Protocol):
 
 
 class Side(Protocol):
-    """In this order: `begin`, then what the log and the directory say is loaded, then `join`."""
+    """In this order: `agree`, `begin`, then what was agreed, the log and the directory say is loaded, then `join`."""
 
     @property
     def store(self) -> ServingStore: ...
@@ -41,9 +43,15 @@ class Side(Protocol):
     @property
     def directory(self) -> OwnersDirectory: ...
 
+    on_blind: Callable[[], None]
+    """Called while this process does not serve."""
+
     @property
     def shares_ports(self) -> bool:
         """Whether other processes of this machine listen where this one does."""
+
+    def agree(self, folder: DataFolder, policy: PolicySource) -> Agreed:
+        """What is decided once, for all gateways. `policy`: what a file says."""
 
     def begin(self, supervisor: Supervisor) -> None:
         """Start what keeps the directory true."""
@@ -60,6 +68,9 @@ class Side(Protocol):
 
     def takes_nodes(self) -> bool:
         """Whether this process may have sessions of nodes now."""
+
+    def serves(self) -> bool:
+        """Whether what this process knows of others is new enough for a token to count."""
 
     def is_ready(self) -> bool:
         """Whether what is shared with others is in order. That the log takes writes is found out besides."""

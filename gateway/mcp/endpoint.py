@@ -80,7 +80,7 @@ class McpEndpoint:
     @property
     def feature(self) -> Feature:
         routes = {self.view.path: (ANY, self.handle), self.view.metadata_path: (ANY, self.metadata)}
-        return Feature(routes, self.start, self.revoke)
+        return Feature(routes, self.start, self.revoke, self.end_all)
 
     def start(self, supervisor: Supervisor) -> None:
         self._lane.start(supervisor)
@@ -90,6 +90,9 @@ class McpEndpoint:
     def revoke(self, token_id: str) -> None:
         """An agent's token was revoked: its requests and sessions end."""
         self._lane.revoke(token_id)
+
+    def end_all(self) -> None:
+        self._lane.end_all()
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 

@@ -149,6 +149,12 @@ class Lane:
                 scope.cancel()
         self._news.set()
 
+    def end_all(self) -> None:
+        """Sessions and streams end; what is answered at once is answered."""
+        self.sessions.revoke_all()
+        self._on_stop()
+        self._news.set()
+
     async def _end(self, session: McpSession) -> None:
         """In the SDK as a DELETE of the client would: streams end, the id is unknown from now on."""
         self.sessions.end(session)

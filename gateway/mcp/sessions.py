@@ -90,6 +90,10 @@ class Sessions:
         for session in self._of_credential.get(credential_id, ()):
             session.revoked = True
 
+    def revoke_all(self) -> None:
+        for session in self._by_id.values():
+            session.revoked = True
+
     def prolong(self, now_s: float, until_s: Callable[[Caller], float], view: str = MAIN) -> None:
         """Ask once more of those whose credential should have ended by now: it may have been given more time."""
         for session in self.of(view):

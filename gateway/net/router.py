@@ -18,6 +18,10 @@ Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 Route: TypeAlias = tuple[str, Handler]  # a method, and who answers; GET answers HEAD too
 Routes: TypeAlias = Mapping[str, Route]
 
+OPEN = ("/healthz", "/readyz", "/metrics", "/schemas", "/.well-known/", "/service/")
+"""What a gateway answers also while it does not know which tokens count."""
+RETRY_AFTER_S = 2
+
 ANY = "*"  # as a method: the handler looks at it itself
 WHOLE = "**"  # the same, and at percent-encoded slashes too: it has a form of its own for every refusal
 
@@ -65,11 +69,14 @@ class Router:
         *features: Routes,
         takes_upgrade: Callable[[str], bool] = lambda _: False,
         form_of: FormOf = device_form_only,
+        serves: Callable[[], bool] = lambda: True,
     ) -> None:
         """`takes_upgrade`: at which paths a route takes WebSockets too; elsewhere nobody does.
 
-        `form_of`: by path, how what is refused here is said.
+        `form_of`: by path, how what is refused here is said. While it does not serve, because nobody knows which tokens
+        count, only what takes none is answered (`OPEN`).
         """
+        self._serves = serves
         self._table = RouteTable(*features)
         self._form_of = form_of
         self._new_id = new_id
@@ -86,6 +93,11 @@ class Router:
         return Exchange(scope, receive, send, self._new_id, self._form_of, self._refusals)
 
     async def _answer(self, exchange: Exchange) -> None:
+        if not self._serves() and not exchange.path.startswith(OPEN):
+            message = "This gateway is out of touch with the others and does not know which tokens still count."
+            fix = "Send the request again, to any gateway; this one serves when it is in touch."
+            await exchange.refuse_status(503, message, fix, {b"retry-after": b"%d" % RETRY_AFTER_S})
+            return
         try:
             await self._table.find(exchange)(exchange)
         except BodyTooLarge:

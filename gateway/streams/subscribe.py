@@ -21,6 +21,7 @@ from gateway.net.pump import Pump
 from gateway.streams.stream_send import StreamSend
 from gateway.streams.stream_socket import StreamSocket
 from gateway.streams.subscriptions import Opening, Subscriptions
+from schemas.closes import StreamClose
 from schemas.projection import ToolName
 
 HEADERS = (
@@ -50,7 +51,11 @@ class Subscribe:
     @property
     def feature(self) -> Feature:
         streams = self._subscriptions.streams
-        return Feature(start=lambda _: streams.start(), revoke=streams.revoke)
+        return Feature(
+            start=lambda _: streams.start(),
+            revoke=streams.revoke,
+            end_all=lambda: streams.end_all(StreamClose.DEVICE_OFFLINE),
+        )
 
     def wants(self, exchange: Exchange, tool: str) -> bool:
         """Whether this call is to be answered with a stream."""

@@ -25,12 +25,17 @@ export async function open(place, { query, signal }) {
   if (questions.isAsked) await questions.ask();
 }
 
+/** Several gateways have their policy pushed to them. */
+function withoutFile(text) {
+  return text === null ? "none: the default policy holds" : "none: it was pushed to all gateways";
+}
+
 /** The file may be another than the policy that holds, broken, or not to be shown. */
 function aboutFile({ revision, path, text, file_revision: fileRevision, flaw }) {
   const isOther = fileRevision !== null && fileRevision !== revision;
   const known = facts(
     ["Holds now", code(revision)],
-    ["File", path === null ? "none: the default policy holds" : code(path)],
+    ["File", path === null ? withoutFile(text) : code(path)],
     ["In the file", isOther ? code(fileRevision) : null],
   );
   if (flaw !== null) {

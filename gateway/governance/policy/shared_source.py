@@ -55,8 +55,11 @@ class SharedPolicy:
         facts.follow(KEY, self._heard)
 
     async def load(self, seed: Path | None, seed_text: str | None) -> None:
-        """Once, when all facts are told. `seed_text` was judged already. Raises SettingsError."""
+        """Once, when all facts are told. `seed_text` is what the file says. Raises SettingsError."""
         if seed_text is not None:
+            judged = await self._judging(_judged, seed_text.encode())
+            if isinstance(judged, PolicyFlaw):
+                raise SettingsError(f"governance.policy: {seed}: {judged.words}")
             put = NotPut.MOVED if self._told is not None else await self._kv.put(KEY, seed_text.encode(), expected=0)
             if isinstance(put, int):
                 self._told = Entry(KEY, seed_text.encode(), put)

@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from actors.ledger.ledgers import Ledgers
 from actors.log.store import UnreadableError
 from actors.node.fleet import Fleet
 from gateway.governance.policy.policy import Policy
@@ -104,6 +105,7 @@ async def test_agent_without_an_entry_is_unauthorized_and_gets_no_account(
     response = await site.client.get("/mcp/budget", token())
     assert refused(response) == (403, "E_SAFETY_DENIED")
     assert response.json["details"] == {"code": "UNAUTHORIZED"}
+    assert isinstance(site.ledgers, Ledgers)
     assert site.ledgers.account("acme", AGENT) is None
 
 

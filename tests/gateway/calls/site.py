@@ -1,6 +1,6 @@
 """The pipeline over a fleet of scripted nodes, with both of its doors and a log that can be slow."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,7 +9,10 @@ import pytest
 import trio
 
 from actors.bus.local_directory import LocalDirectory
-from actors.ledger.ledgers import Ledgers
+from actors.bus.purse import Guess
+from actors.engine.engine_purse import EnginePurse
+from actors.engine.memory_messages import MemoryBroker, MemoryMessages
+from actors.ledger.ledgers import LedgerBook, Ledgers
 from actors.log.memory_store import MemoryStore
 from actors.log.store import Loaded
 from actors.node.fleet import Fleet
@@ -20,6 +23,7 @@ from gateway.calls.upstream_tools import UpstreamTools
 from gateway.governance.governor import Governor
 from gateway.governance.policy.policy import DEFAULT, Policy
 from gateway.governance.policy.text import PolicyFlaw, parse
+from gateway.governance.policy_judge import PolicyJudge
 from gateway.identity.tokens import Principal
 from gateway.mcp.errors import RpcError
 from gateway.mcp.methods import Methods
@@ -35,10 +39,10 @@ class SlowStore(MemoryStore):
     """Takes so long before it commits, and before it reads."""
 
     def __init__(self) -> None:
-        super().__init__(before_commit=self._wait)
+        super().__init__(before_commit=self.wait)
         self.commit_s = self.load_s = 0.0
 
-    async def _wait(self) -> None:
+    async def wait(self) -> None:
         await trio.sleep(self.commit_s)
 
     async def load(self, stream: str) -> Loaded:
@@ -68,12 +72,14 @@ class Anything:
 class Site:
     fleet: Fleet
     store: SlowStore
-    ledgers: Ledgers
+    ledgers: LedgerBook
     client: Client
     methods: Methods
     calls: ToolCalls
     watches: Watches
     policy: Policy = field(default=DEFAULT)
+    owner: EnginePurse | None = None  # of the agent's ledger, in another process; None: there is one process
+    end_owner: Callable[[], None] = field(default=lambda: None)
 
     def rule(self, text: str) -> None:
         policy = parse(f'[[agents]]\nagent = "*"\n{text}')
@@ -81,10 +87,17 @@ class Site:
         self.policy = policy
 
     async def spent(self) -> int:
+        if self.owner is not None:
+            await self.settled()
         ledger = await self.ledgers.of("acme", AGENT)
         await until(lambda: not ledger.in_flight)  # charges and releases are not waited for
         assert ledger.holds == {}, "nothing is held for good"
         return ledger.state.used_micros
+
+    async def settled(self) -> None:
+        """Wait until nothing is reserved."""
+        while not (await self.ledgers.of("acme", AGENT)).is_at_rest:  # noqa: ASYNC110 (a log has no event)
+            await trio.sleep(0.1)
 
     async def http(self, tool: str = ECHO, **arguments: Any) -> Response:
         return await self.client.call(tool, arguments, token())
@@ -97,12 +110,16 @@ class Site:
 
 
 @asynccontextmanager
-async def running_site(nursery: trio.Nursery, upstreams: UpstreamTools | None = None) -> AsyncIterator[Site]:
+async def running_site(
+    nursery: trio.Nursery, upstreams: UpstreamTools | None = None, *, pays_elsewhere: bool = False
+) -> AsyncIterator[Site]:
     supervisor = Supervisor()
     await nursery.start(supervisor.run)
     store = SlowStore()
     ledgers, directory = Ledgers(store), LocalDirectory(store)
-    services = replace(Gateway().services, store=store, directory=directory, ledgers=ledgers)
+    services = replace(
+        Gateway().services, store=store, directory=directory, ledgers=None if pays_elsewhere else ledgers
+    )
     fleet = Fleet(supervisor, services)
     streams = Streams(supervisor, fleet)
     streams.start()
@@ -110,7 +127,7 @@ async def running_site(nursery: trio.Nursery, upstreams: UpstreamTools | None = 
     def still_good(principal: Principal) -> bool:
         return one.client.verifier.still_good(principal, now().wall_ms) is None
 
-    governor = Governor(lambda: one.policy, ledgers, directory)
+    governor = Governor(lambda: one.policy, None if pays_elsewhere else ledgers, directory)
     calls = ToolCalls(directory, fleet, new_id, now, governor, upstreams=upstreams, still_good=still_good)
     one = Site(
         fleet,
@@ -121,5 +138,18 @@ async def running_site(nursery: trio.Nursery, upstreams: UpstreamTools | None = 
         calls,
         Watches(directory, fleet, McpSettings(), now, new_id, calls),
     )
+    if pays_elsewhere:
+        broker, judge = MemoryBroker(), PolicyJudge(governor)
+        purse = EnginePurse(store, MemoryMessages(broker), "here", now, judge)
+        elsewhere = MemoryStore(store.disk, before_commit=store.wait)
+        theirs = MemoryMessages(broker)
+        one.owner, one.end_owner = EnginePurse(elsewhere, theirs, "elsewhere", now, judge), theirs.die
+        governor.shared = one.ledgers = purse
+        nursery.start_soon(purse.run)
+        nursery.start_soon(one.owner.run)
+        await one.owner.guess(Guess("acme", AGENT, "sys", "snapshot", now().wall_ms + 5_000))
+        assert one.owner.owned == 1
     yield one
     supervisor.request_stop()
+    if pays_elsewhere:
+        nursery.cancel_scope.cancel()

@@ -10,7 +10,7 @@ from gateway.calls.audit import OVER_HTTP, CallRecord
 from gateway.governance.policy.policy import Policy
 from gateway.mcp.errors import RpcError
 from tests.actors.node.harness import ScriptedNode, now, until
-from tests.gateway.api.client import AGENT, token
+from tests.gateway.api.client import token
 from tests.gateway.api.test_app import ECHO, SNAPSHOT, SUBSCRIBE, live_node, refused
 from tests.gateway.calls.site import Anything, Site
 from tests.gateway.mcp.test_methods import principal
@@ -165,7 +165,7 @@ async def test_failed_call_is_charged_and_one_that_never_became_a_command_is_not
     node = await live_node(site.fleet, nursery, answers=False)
     assert refused(await site.http(message="hi")) == (504, "E_DEADLINE_EXCEEDED")
     node.fail((await node.commands(1))[0], "E_INTERNAL", begun=True)
-    await until(lambda: (account := site.ledgers.account("acme", AGENT)) is not None and account.is_at_rest)
+    await site.settled()
     assert await site.spent() == PRICE
     node.connection.hang_up()
     await until(lambda: len(site.fleet.nodes) == 0)

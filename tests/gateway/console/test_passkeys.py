@@ -356,3 +356,18 @@ async def test_beginning_a_passkey_is_rated_as_an_attempt_to_sign_in(autojump_cl
     browser = await site.signed_in()
     statuses = {(await browser.post("passkey/options")).status for _ in range(ConsoleSettings().sign_ins_burst)}
     assert statuses == {200, 429}
+
+
+async def test_removals_that_are_refused_are_in_the_audit_too(autojump_clock: MockClock) -> None:
+    site = await Site().open()
+    browser, passkey_id = await with_passkey(site)
+    bob = await site.signed_in(operator(OperatorScope.FLEET_READ, sub="bob"))
+    with capture_logs() as lines:
+        await bob.post("passkey/remove", {"id": passkey_id})
+        await browser.post("passkey/remove", {"id": "nobody's"})
+    told = [line for line in lines if line["event"] == "operator_action"]
+    assert [(line["sub"], line["action"], line["decision"], line["code"], line["reason"]) for line in told] == [
+        ("bob", "console_passkey_remove", "refused", "E_SAFETY_DENIED", "scope"),
+        ("ada", "console_passkey_remove", "refused", "E_MANIFEST_NOT_FOUND", "unknown_passkey"),
+    ]
+    assert "nobody's" not in str(told)

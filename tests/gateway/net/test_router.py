@@ -124,3 +124,29 @@ async def test_websocket_is_refused_before_its_upgrade() -> None:
 def test_route_that_two_features_bring_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="/things"):
         Router(lambda: "", ROUTES, {"/things": ("POST", shows("other"))})
+
+
+@pytest.mark.parametrize(("path", "status"), [("/things", 503), ("/nowhere", 503), ("/healthz", 200)])
+async def test_while_nobody_knows_which_tokens_count_only_what_takes_none_is_answered(path: str, status: int) -> None:
+    routes = {**ROUTES, "/healthz": ("GET", shows("health"))}
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await trio.lowlevel.checkpoint()
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [],
+    }
+    await Router(lambda: "01HZXC0000000000000000J000", routes, serves=lambda: False)(scope, receive, send)
+    assert sent[0]["status"] == status
+    assert (b"retry-after" in dict(sent[0]["headers"])) == (status == 503)
