@@ -33,7 +33,9 @@ def add(commands: Subparsers) -> None:
         metavar="SCOPE",
         help=f"give these scopes and no others; may be given several times: {', '.join(OperatorScope)}",
     )
-    console.add_argument("--passkey", action="store_true", help="with --scope: whoever signs in may make a passkey")
+    console.add_argument(
+        "--passkey", action="store_true", help="with --scope: the person who signs in may make a passkey"
+    )
     console.add_argument("--json", action="store_true", help="for scripts")
     add_data(console)
     console.set_defaults(run=_link)

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import sys
 import tempfile
 import uuid
 from collections.abc import Collection, Iterator
@@ -24,6 +25,7 @@ from gateway.commands.demo_site import BEARER_FILE, DemoSite, kept_bearer
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.node_run import wall_ms
 from gateway.commands.parsing import CommandError, Subparsers
+from gateway.commands.program_name import typed
 from gateway.commands.reach import data_path
 from gateway.identity.node_lives import Wanted
 from gateway.identity.tokens import AnyScope, OperatorScope, Scope, TokenClass
@@ -231,6 +233,7 @@ def _say_what_to_try(
     node_id = node_ids[0] if node_ids else "NODE"
     url = gateway.http_url
     name = _called(0)[0]
+    program = typed(sys.argv[0], Path.cwd())
     find = json.dumps({"tool": "fleet_find", "arguments": {"tag": "site=lab"}})
     echo = json.dumps({"tool": "system_echo_invoke", "arguments": {"node": name, "message": "hello"}})
     snapshot = json.dumps({"tool": "system_metrics_snapshot", "arguments": {"node": name, "include": ["cpu", "load"]}})
@@ -240,7 +243,7 @@ def _say_what_to_try(
     if has_js_node:
         print("The last of the nodes is docs/examples/node-js, in JavaScript, with the metrics of this machine.\n")
     print("Try, in another terminal:\n")
-    print(f"  TOKEN={agent}\n")
+    print(f"  TOKEN={agent}\n  DATA={gateway.folder.path}\n")
     print(f'  curl -s {url}/mcp/tools -H "Authorization: Bearer $TOKEN"')
     for body in (find, echo, snapshot):
         print(f"  curl -s {url}/mcp/tools/call -H \"Authorization: Bearer $TOKEN\" -d '{body}'")
@@ -248,17 +251,17 @@ def _say_what_to_try(
     print(f"  curl -sN {stream} -d '{subscribe}'")
     print(f"  curl -s {url}/schemas/system.metrics.sample@1.0.0")
     print(f'  curl -s {url}/devices -H "Authorization: Bearer $TOKEN"')
-    print(f"  .venv/bin/heliograph nodes --data {gateway.folder.path}")
-    print(f"  .venv/bin/heliograph watch {name} --data {gateway.folder.path}")
-    print(f"  .venv/bin/heliograph log {name} --data {gateway.folder.path}")
+    print(f"  {program} nodes --data {gateway.folder.path}")
+    print(f"  {program} watch {name} --data {gateway.folder.path}")
+    print(f"  {program} log {name} --data {gateway.folder.path}")
     scope = Scope.READ_ONLY
-    print(f"  .venv/bin/heliograph member invite --tenant {TENANT} --scope {scope} --data {gateway.folder.path}")
+    print(f"  {program} member invite --tenant {TENANT} --scope {scope} --data {gateway.folder.path}")
     if space is not None:
         print(f"  curl -s {space}/prompt")
-        print(f"  .venv/bin/heliograph space join {space}")
+        print(f"  {program} space join {space}")
     if site is not None:
         bearer = f"API_BEARER_TOKEN=$(cat {gateway.folder.path / BEARER_FILE})"
-        print(f"  {bearer} .venv/bin/heliograph site ls --project {site.project_id} --data {gateway.folder.path}")
+        print(f"  {bearer} {program} site ls --project {site.project_id} --data {gateway.folder.path}")
     print("\nAn MCP client can sign in with a passkey instead of a token. Run member invite as above, open the link")
     print(f"that it prints and make the passkey. Then give the client this address, and no token:\n\n  {url}/mcp/fleet")
     if space is not None:
@@ -267,5 +270,5 @@ def _say_what_to_try(
         print(f"\nA board of the fleet, on its own hostname:\n\n  {site.url}")
     if console is not None:
         print("\nThe fleet, live, for your browser. The link is good once, for ten minutes; for another, run")
-        print(f".venv/bin/heliograph console --data {gateway.folder.path}\n\n  {console}")
+        print(f"{program} console --data {gateway.folder.path}\n\n  {console}")
     print("\nCtrl-C stops everything.", flush=True)

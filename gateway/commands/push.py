@@ -13,7 +13,7 @@ def add(commands: Subparsers) -> None:
     keys = actions.add_parser("keys", help="make a VAPID key pair and print it as settings")
     keys.add_argument(
         "--subject",
-        help="where push services reach whoever runs this gateway: mailto: and an address, or an https: URL",
+        help="where push services reach the operator of this gateway: mailto: and an address, or an https: URL",
     )
     keys.add_argument("--env", action="store_true", help="as variables of the environment, not as TOML")
     keys.set_defaults(run=_keys)

@@ -95,7 +95,7 @@ def _proxies(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 Severity.ERROR,
                 "proxies",
-                f"{section}.trusted_proxies has every address: whoever comes can pretend to be anybody",
+                f"{section}.trusted_proxies has every address: any client can pretend to have any address",
                 "name the networks of your proxies alone",
             )
 

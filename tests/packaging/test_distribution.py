@@ -200,6 +200,23 @@ def test_device_lists_every_command(bare: Clean, tmp_path: Path) -> None:
     assert "--gateway URL" in _run(bare, tmp_path, "node", "run", "--help").stdout
 
 
+INSTALL = (ROOT / "docs" / "how-to" / "install.md").read_text()
+
+
+def test_page_on_installing_has_the_commands_that_are_tried_here(bare: Clean, tmp_path: Path) -> None:
+    installs = re.findall(r"^/opt/heliograph/bin/pip install '?([^' ]+)'? --find-links dist$", INSTALL, re.MULTILINE)
+    assert installs == ["heliograph[gateway]", "heliograph"]
+    started = re.findall(r"^/opt/heliograph/bin/heliograph (\w+)", INSTALL, re.MULTILINE)
+    assert started == ["demo", "node"]
+    ((command, shown),) = re.findall(r"```console\n\$ heliograph (.*)\n(.*\n)```", INSTALL)
+    assert _run(bare, tmp_path, *command.split()).stderr == shown
+
+
+def test_page_on_installing_counts_the_packages_of_both(bare: Clean, full: Clean) -> None:
+    ((of_node, of_gateway),) = re.findall(r"(\d+) packages instead of (\d+)", INSTALL)
+    assert (len(bare.installed()) - 1, len(full.installed()) - 1) == (int(of_node), int(of_gateway))
+
+
 # ---- both at work --------------------------------------------------------------------------------------------------
 
 

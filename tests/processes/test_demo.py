@@ -40,7 +40,7 @@ class Demo:
                 env={**os.environ, "PATH": path},
             )
         deadline = time.monotonic() + PATIENCE_S
-        while not ready.exists() or not ready.read_text().endswith("\n"):
+        while "Ctrl-C stops everything." not in self.output.read_text():  # said last, after the file is written
             assert self.process.poll() is None, self.output.read_text()
             assert time.monotonic() < deadline
         self.ready: dict[str, Any] = json.loads(ready.read_text())
@@ -183,6 +183,21 @@ def test_commands_of_the_tutorial_show_what_it_says(tmp_path: Path) -> None:
             _shows(one, command, shown)
     finally:
         assert one.stop() == 0
+
+
+def test_what_the_tutorials_show_of_the_demo_is_what_it_prints(demo: Demo) -> None:
+    """At the addresses that `make demo` gives it; the tutorial's has five nodes."""
+    (line,) = re.findall(r"^\t\$\(BIN\)/(heliograph demo .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert line == "heliograph demo --http 127.0.0.1:8420 --devices 127.0.0.1:8421"
+    room = (ROOT / "docs" / "tutorial" / "a-room-for-two-agents-and-a-person.md").read_text()
+    printed = [re.sub(r":\d+", ":#", line) for line in demo.output.read_text().splitlines()]
+    for page in (TUTORIAL, room):
+        (shown,) = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+        for expected in shown.replace("5 nodes", "2 nodes").splitlines():
+            start = re.sub(r":\d+", ":#", expected).partition("es_")[0]
+            assert [line for line in printed if line.startswith(start)], expected
+    for name in re.findall(r"^([A-Z]+)=", TUTORIAL, re.MULTILINE):
+        assert [line for line in printed if line.startswith(f"  {name}=")], name
 
 
 def test_readme_names_three_commands_and_shows_what_the_call_prints(demo: Demo) -> None:
