@@ -28,7 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-demo: env  ## see it work
+demo: env $(if $(shell command -v npm),$(NODE_JS)/.tried)  ## see it work
 	$(BIN)/heliograph demo --http 127.0.0.1:8420 --devices 127.0.0.1:8421
 
 test: check $(if $(shell command -v npm),$(AXE))  ## format, lint, types, then every test, in WORKERS=2 processes
@@ -62,6 +62,11 @@ $(NODE_JS_READY): $(NODE_JS)/package.json $(NODE_JS)/package-lock.json
 	cd $(NODE_JS) && npm ci --no-progress --loglevel=error
 	@touch $(NODE_JS_READY)
 
+# A demo without this node is a demo too.
+$(NODE_JS)/.tried: $(NODE_JS)/package.json $(NODE_JS)/package-lock.json
+	@$(MAKE) --no-print-directory $(NODE_JS_READY) || echo "the packages of the node in JavaScript are not installed: the demo is without it"
+	@touch $@
+
 $(CLIENTS_PYTHON): $(CLIENTS)/requirements.lock
 	@echo "installing the Python SDK of the clients ..."
 	$(PYTHON) -m venv --clear $(CLIENTS)/.venv
@@ -79,11 +84,13 @@ format: env  ## rewrite the code in the house format
 
 bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.decode
+	$(BIN)/python -m bench.hostile_frames
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.door
 	$(BIN)/python -m bench.fanout
 	$(BIN)/python -m bench.pii
+	$(BIN)/python -m bench.false_positives
 	$(BIN)/python -m bench.governance
 	$(BIN)/python -m bench.mcp
 	$(BIN)/python -m bench.calls
@@ -133,5 +140,5 @@ lock: env  ## resolve the newest versions into the lock files
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info tests/conformance/node_modules \
-		$(CLIENTS)/node_modules $(CLIENTS)/.venv $(NODE_JS)/node_modules tests/browser/node_modules
+		$(CLIENTS)/node_modules $(CLIENTS)/.venv $(NODE_JS)/node_modules $(NODE_JS)/.tried tests/browser/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -39,8 +39,8 @@ def add(commands: Subparsers) -> None:
     audit.add_argument(
         "--lines", type=int, default=LINES_DEFAULT, metavar="N", help=f"the newest N (default {LINES_DEFAULT}; 0: all)"
     )
-    audit.add_argument("--follow", action="store_true", help="go on as it grows, until Ctrl-C")
-    audit.add_argument("--json", action="store_true", help="one JSON line a line, for scripts and archives")
+    audit.add_argument("--follow", action="store_true", help="follow new lines until Ctrl-C")
+    audit.add_argument("--json", action="store_true", help="JSON lines, for scripts and archives")
     add_data(audit)
     audit.set_defaults(run=_audit)
 

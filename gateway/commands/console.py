@@ -25,7 +25,7 @@ is sent once and kept nowhere, and what it opened ends when its id is revoked.""
 
 
 def add(commands: Subparsers) -> None:
-    console = commands.add_parser("console", help="print a link, good once, that signs in to the console")
+    console = commands.add_parser("console", help="print a link, valid once, that signs in to the console")
     console.add_argument(
         "--scope",
         action="append",

@@ -61,14 +61,14 @@ tools = ["**"]
 
 
 def add(commands: Subparsers) -> None:
-    demo = commands.add_parser("demo", help="run a gateway with made-up nodes, and see what to try")
+    demo = commands.add_parser("demo", help="run a gateway with simulated nodes, and print what to try")
     demo.add_argument("--nodes", type=int, default=5, metavar="N")
     demo.add_argument("--http", default="127.0.0.1:0", metavar="HOST:PORT", help="for agents; port 0 picks one")
     demo.add_argument("--devices", default="127.0.0.1:0", metavar="HOST:PORT", help="for nodes; port 0 picks one")
     demo.add_argument(
         "--data",
         metavar="DIR",
-        help="keep what it makes there (default: HELIOGRAPH_DATA, or a folder that goes at the end)",
+        help="the data folder (default: HELIOGRAPH_DATA, or a temporary folder)",
     )
     demo.add_argument(
         "--processes",

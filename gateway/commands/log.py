@@ -21,7 +21,7 @@ LOOK_S = 0.5  # between looks for more, with --follow
 def add(commands: Subparsers) -> None:
     log = commands.add_parser("log", help="print the history of a node's commands")
     log.add_argument("node", metavar="NODE", help="an id or a name that `heliograph nodes` lists")
-    log.add_argument("--follow", action="store_true", help="go on as it grows, until Ctrl-C")
+    log.add_argument("--follow", action="store_true", help="follow new lines until Ctrl-C")
     add_data(log)
     log.set_defaults(run=_log)
 

@@ -27,7 +27,7 @@ def add(commands: Subparsers) -> None:
     actions = commands.add_parser("member", help="invite or revoke people who sign agents in").add_subparsers(
         required=True, metavar="ACTION"
     )
-    inviting = actions.add_parser("invite", help="print a link, good once, with which a person makes a passkey")
+    inviting = actions.add_parser("invite", help="print a link, valid once, with which a person makes a passkey")
     inviting.add_argument("--tenant", help="whose agents this person runs; for a new member")
     inviting.add_argument(
         "--scope",

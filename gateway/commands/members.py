@@ -16,7 +16,7 @@ from gateway.main.data_folder import DataFolder
 
 
 def add(commands: Subparsers) -> None:
-    members = commands.add_parser("members", help="list the people who sign agents in, and what stands of each")
+    members = commands.add_parser("members", help="list the people who sign agents in, with passkeys and grants")
     members.add_argument("--json", action="store_true", help="with their grants, for scripts")
     add_data(members)
     members.set_defaults(run=_members)

@@ -54,7 +54,7 @@ def add(actions: Subparsers) -> None:
     add_data(enroll)
     enroll.set_defaults(run=_enroll)
     rename = _action(actions, "rename", "give a node another name", _rename)
-    rename.add_argument("name", metavar="NAME", nargs="?", help="left out with --none")
+    rename.add_argument("name", metavar="NAME", nargs="?", help="not with --none")
     rename.add_argument("--none", action="store_true", help="take its name away")
     tag = _action(actions, "tag", "put tags on a node, or take them off", _tag)
     tag.add_argument("tags", metavar="KEY=VALUE", nargs="*", help="to put on")

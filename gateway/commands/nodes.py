@@ -24,9 +24,9 @@ WATCH_S = 2.0  # between two looks
 
 
 def add(commands: Subparsers) -> None:
-    nodes = commands.add_parser("nodes", help="list all nodes, and how each one is")
-    nodes.add_argument("--tag", action="append", default=[], metavar="KEY=VALUE", help="only those that have it")
-    nodes.add_argument("--state", choices=[state.value for state in ListedState], help="only those that are so")
+    nodes = commands.add_parser("nodes", help="list all nodes and their states")
+    nodes.add_argument("--tag", action="append", default=[], metavar="KEY=VALUE", help="only nodes with this tag")
+    nodes.add_argument("--state", choices=[state.value for state in ListedState], help="only nodes in this state")
     nodes.add_argument("--tenant", help="only those of this tenant")
     nodes.add_argument("--watch", action="store_true", help="keep the list live, until Ctrl-C")
     nodes.add_argument("--json", action="store_true", help="with their tools, for scripts; with --watch, a line a look")

@@ -41,9 +41,9 @@ def add(commands: Subparsers) -> None:
     where = explaining.add_mutually_exclusive_group()
     where.add_argument("--file", type=Path, help="the policy file (default: that of the gateway that runs on --data)")
     add_data(where)
-    explaining.add_argument("--name", help="suppose that the tool's node has this name (default: none)")
+    explaining.add_argument("--name", help="assume that the tool's node has this name (default: none)")
     explaining.add_argument(
-        "--tag", action="append", default=[], metavar="KEY=VALUE", help="suppose this tag; once for each"
+        "--tag", action="append", default=[], metavar="KEY=VALUE", help="assume this tag; repeatable"
     )
     explaining.add_argument("--json", action="store_true", help="for scripts; money in micro-dollars")
     explaining.set_defaults(run=_explain)

@@ -35,9 +35,9 @@ def add(commands: Subparsers) -> None:
     create.add_argument(
         "--ttl", metavar="TIME", help="how long its first room lasts, such as 1h (default: as long as it may)"
     )
-    create.add_argument("--encryption", action="store_true", help="let its rooms carry ciphertext only")
-    create.add_argument("--iam", action="store_true", help="let its rooms take access tokens only")
-    create.add_argument("--multi-space", action="store_true", help="let it have several rooms")
+    create.add_argument("--encryption", action="store_true", help="its rooms accept ciphertext only")
+    create.add_argument("--iam", action="store_true", help="its rooms accept access tokens only")
+    create.add_argument("--multi-space", action="store_true", help="allow several rooms")
     show = add_action(actions, "show", _show, "what a project is, where its site is, and the token of its room")
     show.add_argument("--prompt", action="store_true", help="print what clients of its room are told instead")
     book = add_action(

@@ -38,7 +38,7 @@ def add(commands: Subparsers) -> None:
     serve.add_argument("--processes", type=int, metavar="N", help="gateways on this machine, with --engine (default 1)")
     serve.add_argument("--log", choices=["json", "pretty"], help="default: pretty on a terminal, else JSON lines")
     serve.add_argument("--child", type=int, metavar="FD", help=argparse.SUPPRESS)  # of `processes`, its parent
-    serve.add_argument("--check", action="store_true", help="say what would keep it from starting, and start nothing")
+    serve.add_argument("--check", action="store_true", help="print what would keep it from starting, and start nothing")
     serve.set_defaults(run=_serve)
 
 

@@ -37,9 +37,9 @@ def add(commands: Subparsers) -> None:
     deploy.add_argument(
         "--room", metavar="PATH", help="publish there, as JSON, where the project's room is; such as room.json"
     )
-    deploy.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    deploy.add_argument("--dry-run", action="store_true", help="print what would be done, and change nothing")
     ls = add_action(actions, "ls", _ls, "list the files of the site")
-    ls.add_argument("--prefix", default="", help="only those whose path begins with it")
+    ls.add_argument("--prefix", default="", help="only files whose path begins with it")
     for parser in (deploy, ls):
         parser.add_argument("--json", action="store_true", help="for scripts")
     rm = add_action(actions, "rm", _rm, "take a file away")

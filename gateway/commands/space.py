@@ -26,7 +26,7 @@ def add(commands: Subparsers) -> None:
     ).add_subparsers(required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a space; prints its link and its claim")
     create.add_argument("--url", required=True, metavar="BASE", help="of the service, such as https://HOST")
-    create.add_argument("--encryption", action="store_true", help="let it carry ciphertext only")
+    create.add_argument("--encryption", action="store_true", help="accept ciphertext only")
     create.add_argument("--protocol", choices=["json", "protobuf"], help="its default encoding (default json)")
     create.add_argument("--ttl", metavar="TIME", help="how long it lasts, such as 1h (default: as long as it may)")
     create.add_argument(

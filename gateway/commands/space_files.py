@@ -38,7 +38,7 @@ def add(actions: Subparsers) -> None:
     get = add_action(actions, "get", _get, "download a file")
     get.add_argument("file", metavar="FILE", help="its file_id, or its name")
     get.add_argument("--out", metavar="PATH", help="where to (default: its name, here; - for standard output)")
-    get.add_argument("--force", action="store_true", help="overwrite a file that is there")
+    get.add_argument("--force", action="store_true", help="overwrite an existing file")
     files = add_action(actions, "files", _files, "list the files")
     files.add_argument("--json", action="store_true", help="their documents, for scripts")
 

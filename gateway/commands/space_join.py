@@ -22,7 +22,7 @@ def add(actions: Subparsers) -> None:
     join.description = f"What you type goes to everybody. {HELP}."
     join.add_argument("--uid", help="who to be (default: the service picks one)")
     join.add_argument("--subs", default="", metavar="A,B", help="subspaces to be in from the start")
-    join.add_argument("--self", dest="wants_copy", action="store_true", help="get your own messages too")
+    join.add_argument("--self", dest="wants_copy", action="store_true", help="receive your own messages too")
     join.add_argument("--listen", action="store_true", help="do not read standard input; until Ctrl-C")
     join.add_argument("--json", action="store_true", help="one JSON frame a line, in and out")
 

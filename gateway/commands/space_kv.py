@@ -32,7 +32,7 @@ def add(actions: Subparsers) -> None:
     set_.add_argument("--raw", action="store_true", help="VALUE is an envelope already, or the room is not encrypted")
     get.add_argument("--raw", action="store_true", help="leave an envelope closed")
     ls = add_action(of_kv, "ls", _ls, "list the keys")
-    ls.add_argument("--prefix", default="", help="only those that begin with it")
+    ls.add_argument("--prefix", default="", help="only keys that begin with it")
     for parser in (get, set_, ls):
         parser.add_argument("--json", action="store_true", help="what the service answers, for scripts")
     rm = add_action(of_kv, "rm", _rm, "remove a value")

@@ -12,7 +12,7 @@ from schemas.errors import Code
 
 
 def add(commands: Subparsers) -> None:
-    spaces = commands.add_parser("spaces", help="list all live echo spaces, and how much each has")
+    spaces = commands.add_parser("spaces", help="list all live echo spaces and their sizes")
     spaces.add_argument("--json", action="store_true", help="for scripts")
     add_data(spaces)
     spaces.set_defaults(run=_spaces)

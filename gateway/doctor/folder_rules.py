@@ -140,5 +140,5 @@ def _database(database: Database) -> Iterator[Finding]:
             Severity.WARNING,
             "databases",
             f"the write-ahead file of {name} has {database.wal_bytes // MIB} MiB",
-            "end whatever reads the database for long; a restart of the gateway folds it in",
+            "end the program that reads the database for long; a restart of the gateway empties the file",
         )

@@ -107,7 +107,7 @@ def _operators(settings: Settings, http: Address) -> Iterator[Finding]:
         yield Finding(
             Severity.NOTE,
             "operators",
-            "operators' routes (/admin, /metrics) are where agents come, behind operators' tokens",
+            "operators' routes (/admin, /metrics) share the agents' address; operators' tokens protect them",
             f'give them a listener of their own: admin.listen = "{UNIX}/run/heliograph/admin.sock"',
         )
     if settings.http.metrics_open:

@@ -13,6 +13,7 @@ from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed, agreed_alone
 from gateway.main.data_folder import DataFolder
+from gateway.mcp.sessions import Sessions
 
 
 class EmbeddedSide:
@@ -45,6 +46,9 @@ class EmbeddedSide:
     def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
         del supervisor, governor
         return ledgers
+
+    def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> None:
+        del sessions, supervisor, idle_s_max
 
     def takes_nodes(self) -> bool:
         return True

@@ -49,6 +49,9 @@ from gateway.main.agreed_among_several import agreed_among_several
 from gateway.main.data_folder import DataFolder, Place
 from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import UNIX, Address, Settings, SettingsError
+from gateway.mcp.forward import Forwards
+from gateway.mcp.homes import Homes
+from gateway.mcp.sessions import Sessions
 from schemas.closes import NodeClose
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -168,6 +171,12 @@ class EngineSide:
         # With the nodes: when they are told to go, all calls have ended, and the log still takes what they cost.
         supervisor.start(ChildSpec(name="purse", run=run, kind=Kind.PERMANENT, stage=Stage.NODES, ask_stop=is_over.set))
         return purse
+
+    def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> Forwards:
+        homes = Homes(self.live, self.me.process, self.directory.processes, idle_s_max)
+        sessions.on_end = homes.closed
+        _keep(supervisor, "mcp_homes", homes.run, Kind.PERMANENT, Stage.CORE)
+        return Forwards(homes, self.me.host)
 
     def standing(self) -> Standing:
         """The worse of what is known of nodes, and of what is agreed."""

@@ -7,7 +7,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -322,8 +322,10 @@ async def running(
                     # Of your own issuer's tokens, which the views take and nothing else, we can give none.
                     sign_in_base=base if signing_in.issues_for(view.path) else None,
                     logs=settings.log.mcp,
+                    forwards=forwards,
                 )
 
+            forwards = side.forwards(sessions, supervisor, settings.mcp.session_idle_s_max)
             mcp, *other_views = map(endpoint, VIEWS)
             mcp_features = [view.feature for view in (mcp, *other_views)]
             page = MetricsPage(
@@ -473,8 +475,10 @@ async def running(
             device_port = await _listening(devices.listen, nodes, "--devices", shares=side.shares_ports)
             http_port = await _listening(door.listen, http, "--http", shares=side.shares_ports)
             if side.shares_ports:
-                within = Router(new_id, *(feature.routes for feature in features), siblings.routes)
-                siblings_door = Door(supervisor, within, body_bytes_max=body_bytes_max, settings=door_settings)
+                within = Router(new_id, *(feature.routes for feature in features), siblings.routes, serves=side.serves)
+                # Whoever comes from another process is many clients.
+                as_many = replace(door_settings, connections_per_address_max=door_settings.connections_max)
+                siblings_door = Door(supervisor, within, body_bytes_max=body_bytes_max, settings=as_many)
                 _listen_unix(siblings_door, place.socket, "choose a data folder with a shorter path")
                 if settings.engine.internal_listen is not None:
                     others = Address.parse(settings.engine.internal_listen)

@@ -20,6 +20,8 @@ from gateway.main.agreed import Agreed
 from gateway.main.data_folder import DataFolder, Place
 from gateway.main.embedded_side import EmbeddedSide
 from gateway.main.settings import Settings
+from gateway.mcp.forward import Forwards
+from gateway.mcp.sessions import Sessions
 
 
 class ServingStore(LedgerStore, Protocol):
@@ -65,6 +67,9 @@ class Side(Protocol):
 
     def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
         """Start what pays where ledgers may be elsewhere; what people are told of ledgers."""
+
+    def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> Forwards | None:
+        """To processes that have MCP sessions which are not here; None: there are none."""
 
     def takes_nodes(self) -> bool:
         """Whether this process may have sessions of nodes now."""

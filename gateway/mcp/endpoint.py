@@ -14,8 +14,9 @@ from gateway.main.clock import now
 from gateway.main.feature import Feature
 from gateway.main.session_kind import SessionKind
 from gateway.mcp.binding import Binding
+from gateway.mcp.forward import Forwards
 from gateway.mcp.kinds import KindEndpoint
-from gateway.mcp.lane import Lane, LaneFault, Transport
+from gateway.mcp.lane import SESSION_ID, Lane, LaneFault, Transport
 from gateway.mcp.origins import EXPOSED, answer_preflight, security
 from gateway.mcp.request_log import logged, note
 from gateway.mcp.sessions import Sessions
@@ -41,8 +42,10 @@ class McpEndpoint:
         *,
         sign_in_base: Callable[[], str] | None = None,
         logs: bool = False,
+        forwards: Forwards | None = None,
     ) -> None:
-        """`kinds` are asked in their order whose a credential is; `logs`: a line for every request.
+        """`kinds` are asked in their order whose a credential is; `logs`: a line for every request; `forwards`: to
+        other processes, where there are any.
 
         `sign_in_base`: BASE of the authorization server that issues credentials for this endpoint; None: there is none.
         """
@@ -64,7 +67,11 @@ class McpEndpoint:
             settings.relax_origin,
         )
         name = self.view.path[1:].replace("/", "_")
-        self._lane = Lane(name, self.view.path, binding.make_server, sessions, transport, watches.close_all)
+        opened = None if forwards is None else forwards.homes.opened
+        self._forwards = forwards
+        self._lane = Lane(
+            name, self.view.path, binding.make_server, sessions, transport, watches.close_all, opened=opened
+        )
         self._kinds = [KindEndpoint(kind, self.view.path, transport, self._refuse_unknown) for kind in kinds]
         self._answer = logged(self._dispatch) if logs else self._dispatch
 
@@ -124,6 +131,10 @@ class McpEndpoint:
         else:
             principal = caller
         note(exchange, DEVICE, body)
+        if self._forwards is not None and not exchange.has_several(SESSION_ID):
+            session_id = exchange.header(SESSION_ID)
+            if not self.sessions.is_here(session_id) and await self._forwards.take(exchange, session_id, body):
+                return
         match await self._lane.serve(exchange, principal, body, self._refuse_ended):
             case LaneFault.DOUBLED_HEADER:
                 message = "Mcp-Session-Id or MCP-Protocol-Version appears more than once."

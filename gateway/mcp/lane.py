@@ -71,8 +71,10 @@ class Lane:
         transport: Transport,
         on_stop: Callable[[], None] = lambda: None,
         ends_at_ms: Callable[[Caller], int] = lambda caller: caller.expires_at_ms,
+        opened: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`name` is the supervised task's. `ends_at_ms`: until when a caller's session may last, as things are now."""
+        """`name` is the supervised task's. `ends_at_ms`: until when a caller's session may last, as things are now.
+        `opened`: told of each session before its client is."""
         self.sessions = sessions
         self._name = name
         self._path = path
@@ -80,6 +82,7 @@ class Lane:
         self._transport = transport
         self._on_stop = on_stop
         self._ends_at_ms = ends_at_ms
+        self._opened = opened
         self._manager: StreamableHTTPSessionManager | None = None
         self._requests: dict[trio.CancelScope, str] = {}  # under way, with the id of their credential
         self._in_flight = InFlight()
@@ -242,6 +245,8 @@ class Lane:
                     session_id = headers[SESSION_ID].decode()
                     session = self.sessions.begin(session_id, caller, expires_s, arrived.mono_s, self._path)
                     session.requests += 1
+                    if self._opened is not None:
+                        await self._opened(session_id)
                     version = (VERSION, _negotiated(body).encode())
                     message = {**message, "headers": [*message["headers"], version]}
             cut_off = True

@@ -29,6 +29,8 @@ class McpSession:
 
 class Sessions:
     def __init__(self, limits: SessionLimits) -> None:
+        self.on_end: Callable[[str], None] = lambda _: None
+        """Told the id of each session that has ended."""
         self._limits = limits
         self._by_id: dict[str, McpSession] = {}
         self._of_credential: dict[str, set[McpSession]] = {}  # a space ends with more than a thousand of them
@@ -40,6 +42,9 @@ class Sessions:
 
     def of(self, view: str) -> Iterator[McpSession]:
         return (session for session in list(self._by_id.values()) if session.view == view)
+
+    def is_here(self, session_id: str | None) -> bool:
+        return session_id in self._by_id
 
     def find(self, session_id: str | None, caller: Caller, view: str = MAIN) -> McpSession | None:
         """The session of this id, if it was opened on this view with this very credential."""
@@ -77,6 +82,7 @@ class Sessions:
         """Forget it, and what it listened to. Idempotent."""
         if self._by_id.pop(session.id, None) is None:
             return
+        self.on_end(session.id)
         self.give_up(session.owner)
         credential_id = session.owner.credential_id
         others = self._of_credential[credential_id]

@@ -18,7 +18,7 @@ Handler: TypeAlias = Callable[[Exchange], Awaitable[None]]
 Route: TypeAlias = tuple[str, Handler]  # a method, and who answers; GET answers HEAD too
 Routes: TypeAlias = Mapping[str, Route]
 
-OPEN = ("/healthz", "/readyz", "/metrics", "/schemas", "/.well-known/", "/service/")
+OPEN = ("/healthz", "/readyz", "/metrics", "/schemas", "/.well-known/", "/service/", "/internal/metrics")
 """What a gateway answers also while it does not know which tokens count."""
 RETRY_AFTER_S = 2
 

@@ -31,6 +31,23 @@ class Two:
     def __init__(self, folders: list[Path], settings: dict[str, Any]) -> None:
         self.folders, self.settings = folders, settings
         self.gateways: list[Running] = []
+        self._ends: list[tuple[trio.Event, trio.Event]] = []
+
+    async def run(
+        self, number: int, more: dict[str, Any], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        asked, ended = trio.Event(), trio.Event()
+        async with running(load(None, {}, self.given(number, **more))) as gateway:
+            self.gateways.append(gateway)
+            self._ends.append((asked, ended))
+            task_status.started()
+            await asked.wait()
+        ended.set()
+
+    async def stop(self, number: int) -> None:
+        asked, ended = self._ends[number]
+        asked.set()
+        await ended.wait()
 
     def given(self, number: int, **more: Any) -> dict[str, Any]:
         listen = {"http.listen": "127.0.0.1:0", "devices.listen": "127.0.0.1:0"}
@@ -70,11 +87,12 @@ async def two(nats_server: ServerRun, tmp_path: Path) -> AsyncIterator[Two]:
     (tmp_path / "policy.toml").write_text(FIRST)
     both = Two(folders, on_engine(nats_server, tmp_path))
     with trio.fail_after(TEST_S_MAX):
-        async with AsyncExitStack() as stack:
-            for number, more in ((0, {"governance.policy": str(tmp_path / "policy.toml")}), (1, {})):
-                settings = load(None, {}, both.given(number, **more))
-                both.gateways.append(await stack.enter_async_context(running(settings)))
+        async with trio.open_nursery() as nursery:
+            await nursery.start(both.run, 0, {"governance.policy": str(tmp_path / "policy.toml")})
+            await nursery.start(both.run, 1, {})
             yield both
+            for number in (0, 1):
+                await both.stop(number)
 
 
 async def soon(holds: Callable[[], Awaitable[bool]]) -> None:
