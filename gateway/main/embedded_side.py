@@ -8,6 +8,7 @@ from actors.bus.local_directory import LocalDirectory
 from actors.ledger.ledgers import LedgerBook, Ledgers
 from actors.log.sqlite_store import SqliteStore
 from actors.node.fleet import Fleet
+from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
@@ -42,6 +43,9 @@ class EmbeddedSide:
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
         del supervisor
         return fleet
+
+    def share_streams(self, streams: Streams) -> None:
+        """Nobody else has any."""
 
     def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
         del supervisor, governor

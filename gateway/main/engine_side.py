@@ -28,6 +28,7 @@ from actors.ledger.ledgers import LedgerBook, Ledgers
 from actors.log.store import CannotOpenError
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
+from actors.stream.streams import Streams
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
@@ -77,6 +78,7 @@ class EngineSide:
     ) -> None:
         """Use `opened`."""
         self._now = now
+        self.stream_counts: Callable[[], dict[str, int]] = dict
         self.on_blind: Callable[[], None] = lambda: None
         bounds = settings.bounds
         self.link, self.store, self.names, self.me = link, store, names, me
@@ -100,6 +102,7 @@ class EngineSide:
                 address=_internal_address(engine, place),
                 wall_ms=lambda: now().wall_ms,
                 stamped_ms=live.stamped_ms,
+                counts=lambda: side.stream_counts(),
             )
             store = NatsStore(link, names, log_id, lambda: now().wall_ms / 1000, engine=engine.bounds)
             async with store:
@@ -146,6 +149,17 @@ class EngineSide:
         _keep(supervisor, "janitor", self.janitor.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_standing", lambda: self._watch_standing(fleet), Kind.PERMANENT, Stage.CORE)
         return bus
+
+    def share_streams(self, streams: Streams) -> None:
+        """A tenant's quota is for all processes: what others have is as old as their last heartbeat."""
+        self.stream_counts = streams.counts
+        mine = self.me.process
+
+        def elsewhere(tenant: str) -> int:
+            others = (entry for process, entry in self.directory.processes.items() if process != mine)
+            return sum(entry.counts.get(tenant, 0) for entry in others)
+
+        streams.elsewhere = elsewhere
 
     def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
         del ledgers  # those of one process

@@ -194,6 +194,8 @@ async def running(
             opened_audit(place.audit, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
         ):
+            if shares:
+                folder.is_on_engine()
             store, supervisor = side.store, Supervisor()
             await nursery.start(supervisor.run)
             agreed = side.agree(folder, policy_file)
@@ -244,6 +246,7 @@ async def running(
 
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream, SocketLines())
+            side.share_streams(streams)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             members = None
             if token_keys is None:
@@ -394,7 +397,7 @@ async def running(
             blobs = None if echo.static is None else echo.static.blobs
             backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs)
             more = [
-                AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,
+                *(() if shares else (AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,)),
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console.console).routes,

@@ -13,6 +13,7 @@ from actors.bus.directory import OwnersDirectory
 from actors.ledger.ledgers import LedgerBook, Ledgers, LedgerStore
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
+from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
@@ -64,6 +65,9 @@ class Side(Protocol):
     @property
     def pays_at_hand(self) -> bool:
         """Whether the ledgers of all agents are in this process."""
+
+    def share_streams(self, streams: Streams) -> None:
+        """Let the quota of a tenant's streams be one for all processes."""
 
     def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
         """Start what pays where ledgers may be elsewhere; what people are told of ledgers."""
