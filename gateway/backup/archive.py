@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from gateway.backup.gathering import BackupError, Gathered
-from gateway.backup.manifest_rules import BYTES_MAX, FORM, Manifest, Member, NotRestorable, broken, judge
+from gateway.backup.manifest_rules import BYTES_MAX, FORM, MEMBERS_MAX, Manifest, Member, NotRestorable, broken, judge
 from gateway.backup.member_rules import MANIFEST
 
 PIECE_BYTES = 256 * 1024  # in memory at once
@@ -140,6 +140,8 @@ def read(file: IO[bytes], take: Callable[[str, Pieces], None]) -> tuple[bytes | 
                 raise tarfile.ReadError
             manifest = _exactly(file, info.size)
         else:
+            if len(seen) >= MEMBERS_MAX:
+                raise tarfile.ReadError
             digest = hashlib.sha256()
             pieces = _hashed(_pieces(file, info.size), digest.update)
             take(info.name, pieces)

@@ -28,6 +28,7 @@ from gateway.backup.member_rules import (
     AUDIT,
     LEAFS,
     LOG,
+    PROCESSES,
     PROJECTS,
     REVOKED,
     SITES,
@@ -146,7 +147,7 @@ class _Gathering:
 
     def _add_audit(self) -> None:
         """All but the last file are never written to again, and may be removed meanwhile."""
-        for name in sorted(self._names(AUDIT, 1)):
+        for name in self._audits():
             with suppress(FileNotFoundError):
                 self._add_database(name, Part.AUDIT)
 
@@ -184,12 +185,15 @@ class _Gathering:
     def _is_copied(self, path: Path) -> bool:
         """Else it is whole where it lies, and stays so. A file that SQLite has open here must not be opened by other
         means: closing it would end SQLite's locks."""
-        is_closed_audit = path.parent.name == AUDIT and path.name != self._last_audit()
+        is_closed_audit = path.parent.name == AUDIT and path != self._last_audit(path.parent)
         return has_wal(path) or (self._is_live and not is_closed_audit)
 
-    def _last_audit(self) -> str | None:
-        names = [Path(name).name for name in self._names(AUDIT, 1)]
-        return max(names, default=None)
+    def _last_audit(self, audit: Path) -> Path | None:
+        names = self._names(audit.relative_to(self._folder).as_posix(), 1)
+        return self._folder / names[-1] if names else None
+
+    def _audits(self) -> list[str]:
+        return [*self._names(AUDIT, 1), *self._names(PROCESSES, 3)]
 
     def _add(self, name: str, content: bytes | Path) -> None:
         self._gathered.items.append(Item(name, content))
@@ -198,7 +202,7 @@ class _Gathering:
 
     def _databases(self) -> Iterator[Path]:
         wish = self._gathered.wish
-        names = [LOG, f"{PROJECTS}{SPACES}", *(self._names(AUDIT, 1) if wish.audit else ())]
+        names = [LOG, f"{PROJECTS}{SPACES}", *(self._audits() if wish.audit else ())]
         names += [SPACES] if wish.spaces else []
         return (self._folder / name for name in names)
 

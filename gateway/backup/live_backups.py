@@ -18,7 +18,7 @@ from gateway.backup.gathering import Wish, gather, remove_staging
 from gateway.backup.settings import BackupSettings
 from gateway.observe.audit.audit_store import AuditStore
 
-STAGING = "backup.tmp"
+STAGING = "backup.tmp"  # of the first process of a folder; behind a dot, the number of each that shares it
 
 
 class LiveBackup:
@@ -43,8 +43,15 @@ class LiveBackup:
 
 class LiveBackups:
     def __init__(
-        self, folder: Path, settings: BackupSettings, version: str, audit: AuditStore | None, blobs: BlobStore | None
+        self,
+        folder: Path,
+        settings: BackupSettings,
+        version: str,
+        audit: AuditStore | None,
+        blobs: BlobStore | None,
+        process: int = 0,
     ) -> None:
+        """`process`: which one, among those that share the folder. Each has copies of its own."""
         self.settings = settings
         self.is_busy = False
         self._turn = trio.Lock()
@@ -52,14 +59,15 @@ class LiveBackups:
         self._version = version
         self._audit = audit
         self._blobs = blobs
-        remove_staging(folder / STAGING)  # of one that a killed gateway was taking
+        self._staging = folder / (f"{STAGING}.{process}" if process else STAGING)
+        remove_staging(self._staging)  # of one that a killed gateway was taking
 
     @asynccontextmanager
     async def taken(self, wish: Wish, made_at_ms: int) -> AsyncIterator[LiveBackup]:
         """For a caller that has found `is_busy` false. Raises BackupError. Whoever is cancelled leaves nothing."""
         assert not self.is_busy
         self.is_busy = True
-        staging = self._folder / STAGING
+        staging = self._staging
         try:
             await self._turn.acquire()  # what the one before has left is removed first
         except trio.Cancelled:
@@ -83,9 +91,11 @@ class LiveBackups:
                 yield LiveBackup(Archive(gathered, self._version, made_at_ms))
         finally:
             self.is_busy = False  # the next one may come, and waits for its turn
-            with trio.CancelScope(shield=True):
-                await self._clean_up(staging)
-            self._turn.release()
+            try:
+                with trio.CancelScope(shield=True):
+                    await self._clean_up(staging)
+            finally:
+                self._turn.release()
 
     async def _clean_up(self, staging: Path) -> None:
         await trio.to_thread.run_sync(remove_staging, staging)

@@ -5,7 +5,7 @@ that this version can restore.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -13,6 +13,8 @@ from gateway.backup.member_rules import part_of
 
 FORM = 1  # of backups: of the manifest, and of what its members are
 BYTES_MAX = 256 * 1024**2  # of a manifest, a million members and more; a longer one is refused without being read
+MEMBERS_MAX = BYTES_MAX // 128  # more than a manifest has room for; a backup with more is refused where it has them
+MADE_AT_MS_MAX = 253_402_300_799_999  # the year 9999, after which nobody has a date
 NEEDED = ("token.key", "ca.key", "ca.crt")  # without which there is no data folder
 
 
@@ -25,7 +27,7 @@ class Member(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     form: int
     version: str  # of the program that took it
-    made_at_ms: int
+    made_at_ms: Annotated[int, msgspec.Meta(ge=0, le=MADE_AT_MS_MAX)]
     log_id: str | None  # None: the gateway never ran
     forms: Mapping[str, int]  # of its databases, by the part of the folder that they are
     has_spaces: bool

@@ -11,6 +11,7 @@ MANIFEST = "manifest.json"  # of a backup, its last member; no file of a folder
 LOG = "log.sqlite"
 SPACES = "spaces.sqlite"
 LEAFS, AUDIT, SITES, SPACE_FILES, SPACE_KEYS = "leafs", "audit", "sites", "spaces", "keys"
+PROCESSES = "processes"  # of gateways that share the folder: each but the first has its part of the audit there
 REVOKED = "revoked"
 PROJECTS = "projects/"  # what projects keep in a store like that of spaces: subscriptions, which last
 _ID = "[0-9a-hjkmnp-tv-z]{26}"
@@ -35,7 +36,7 @@ _NAMES = {
     Part.LOG: r"log\.sqlite",
     Part.NODES: r"leafs/[0-9a-f]{64}\.crt",
     Part.REVOCATIONS: REVOKED,
-    Part.AUDIT: r"audit/[0-9]{16}\.sqlite",
+    Part.AUDIT: r"(?:processes/[1-9][0-9]{0,2}/)?audit/[0-9]{16}\.sqlite",
     Part.SITES: r"sites/([0-9a-f]{2})/\1[0-9a-f]{62}",
     Part.PROJECTS: rf"projects/{_STORE}",
     Part.SPACES: _STORE,
@@ -43,7 +44,8 @@ _NAMES = {
 _PATTERNS = {part: re.compile(pattern, re.ASCII) for part, pattern in _NAMES.items()}
 _OUTSIDE = re.compile(
     # Of a process: who holds the folder, where it is reached, what is still being written. They end with it.
-    r"lock|running\.json|backup\.tmp(/.*)?|restoring(/.*)?|sites/incoming/.*|.*\.new|.*\.part"
+    r"lock|running\.json|backup\.tmp(\.[0-9]+)?(/.*)?|restoring(/.*)?|sites/incoming/.*|.*\.new|.*\.part"
+    r"|processes/[0-9]+\.(?:lock|sock)"
     # Of SQLite, beside a database: what is in them is in the copy.
     r"|(?:.*/)?[a-z0-9]+\.sqlite-(?:wal|shm|journal)",
     re.ASCII,

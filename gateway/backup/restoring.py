@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from actors.log.sqlite_files import FORM as LOG_FORM
@@ -63,25 +63,56 @@ def restore(file: Path, folder: Path) -> Manifest:
 @contextmanager
 def _empty(folder: Path) -> Iterator[None]:
     """A folder with nothing in it, nobody else's until the end of the block, and gone again if it was made in vain."""
-    is_made = not folder.exists()
+    is_made = False
+    missing = [place for place in folder.parents if not place.exists()]
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if any(path.name != LOCK for path in folder.iterdir()):
-            raise BackupError(f"{folder} is not empty: a backup is restored into an empty folder, or into a new one")
+        is_made = _made(folder)
+        _refuse_filled(folder)  # before a lock is put beside what somebody has there
         fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise BackupError(f"{folder} is in use by another process") from None
-            yield
+            _refuse_filled(folder)  # by somebody who had it between the two
+            try:
+                for place in (folder, *missing) if is_made else ():
+                    with suppress(PermissionError):  # a folder in which we may make files, and not look
+                        sync_folder(place.parent)
+                yield
+            finally:
+                if is_made and not (folder / CA_FILE).exists():
+                    shutil.rmtree(folder, ignore_errors=True)  # while it is ours
         finally:
             os.close(fd)
     except OSError as error:
         raise BackupError(f"cannot restore into {folder} ({error.strerror}, {error.filename})") from error
     finally:
-        if is_made and not (folder / CA_FILE).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+        if is_made:
+            with suppress(OSError):  # somebody else has it by now
+                folder.rmdir()
+
+
+def _made(folder: Path) -> bool:
+    """Whether it was not there before us. Raises OSError."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        if folder.is_dir():
+            return False
+        raise
+    return True
+
+
+def _refuse_filled(folder: Path) -> None:
+    if any(not _is_no_content(path) for path in folder.iterdir()):
+        raise BackupError(f"{folder} is not empty: a backup is restored into an empty folder, or into a new one")
+
+
+def _is_no_content(path: Path) -> bool:
+    """Our lock, and what a file system makes for itself in the root of a new volume."""
+    return path.name == LOCK or (path.name == "lost+found" and path.is_dir())
 
 
 def _write(file: Path, staging: Path) -> None:
@@ -141,7 +172,7 @@ def _give_places(staging: Path, folder: Path) -> None:
 
 def _remove_all(folder: Path) -> None:
     for path in folder.iterdir():
-        if path.name == LOCK:
+        if _is_no_content(path):
             continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

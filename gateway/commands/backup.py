@@ -132,6 +132,8 @@ def _say(out: Path, manifest: Manifest, *, as_json: bool) -> None:
         print(json.dumps(told))
         return
     print(f"{out}: {len(manifest.members)} files, {told['bytes']} bytes; {spoken(manifest)}")
+    for line in warned(manifest):
+        print(line)
     if manifest.left_out:
         print(f"left out: {manifest.left_out} files that this version does not know")
     print("It has the keys of this gateway: keep it as you keep those.")
@@ -141,6 +143,13 @@ def summary(manifest: Manifest) -> dict[str, Any]:
     """What is said of a backup for scripts."""
     fields = ("version", "made_at_ms", "log_id", "has_spaces", "has_audit", "left_out")
     return {"files": len(manifest.members), **{name: getattr(manifest, name) for name in fields}}
+
+
+def warned(manifest: Manifest) -> list[str]:
+    """What somebody may not expect of a backup."""
+    if manifest.log_id is not None:
+        return []
+    return ["It has no command log: the gateway never ran, or its log is on NATS. Back that up with the tools of NATS."]
 
 
 def spoken(manifest: Manifest) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gateway.backup.gathering import BackupError
 from gateway.backup.restoring import check, restore
-from gateway.commands.backup import spoken, summary
+from gateway.commands.backup import spoken, summary, warned
 from gateway.commands.ending import cleaned_when_ended
 from gateway.commands.parsing import CommandError, Subparsers, printable
 from gateway.commands.reach import add_data, data_path
@@ -39,6 +39,8 @@ def _restore(arguments: argparse.Namespace) -> int:
     made_at = datetime.fromtimestamp(manifest.made_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     of = f"{len(manifest.members)} files of {made_at}, {spoken(manifest)}"
     print(f"{arguments.file} can be restored: {of}" if arguments.check else f"{folder}: {of}")
+    for line in warned(manifest):
+        print(line)
     if not arguments.check:
         print("Tokens and nodes that were revoked after that are not: see that the old gateway is gone, revoke them,")
         print(f"then start: heliograph serve --data {printable(str(folder))}")

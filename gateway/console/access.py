@@ -63,7 +63,12 @@ class ConsoleAccess:
         """It has been proved that somebody has it, who was verified."""
         if not self.is_good(passkey):
             return None
-        principal = Principal(
+        principal = self.principal_of(passkey)
+        return self._sessions.open(principal, SignedInBy.PASSKEY, self._now(), also_ends_with=passkey.token_id)
+
+    def principal_of(self, passkey: OperatorPasskey) -> Principal:
+        """For whom it signs in."""
+        return Principal(
             sub=passkey.sub,
             tenant=passkey.tenant,
             token_class=TokenClass.OPERATOR,
@@ -72,7 +77,6 @@ class ConsoleAccess:
             not_before_ms=0,
             expires_at_ms=passkey.ends_at_ms,
         )
-        return self._sessions.open(principal, SignedInBy.PASSKEY, self._now(), also_ends_with=passkey.token_id)
 
     # ---- sessions ----------------------------------------------------------------------------------------------------
 

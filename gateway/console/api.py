@@ -20,6 +20,7 @@ class NoAnswer:
     code: Code
     message: str | None = None
     suggested_fix: str | None = None
+    reason: str = "not_done"  # of an action, for the audit
 
 
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
@@ -54,3 +55,5 @@ class ConsoleCall:
     scope: OperatorScope
     shape: type[Any]  # a closed struct: `msgspec.Struct, frozen=True, forbid_unknown_fields=True`
     answer: AnswerCall
+    action: str | None = None
+    """As the audit calls it when it is refused; None: it is a read. Whoever does it leaves the line of what is done."""

@@ -3,7 +3,7 @@
 Every call is a POST with a JSON body, reads too, so that browsers send `Origin` with each: it has to be the console's
 own, exactly. The cookie names the session; the session's operator needs the scope of the call. Errors are envelopes,
 and nothing that somebody sent is in them. Whatever had to wait (for the body, for the answer) asks again whether the
-session stands.
+session stands. Each action leaves one line in the audit, refused ones too (`action_lines.py`).
 
 `act` is none of the table: it is answered by the very route that operators have under `/admin`, for the session's
 operator, with its checks and its line in the audit.
@@ -18,7 +18,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from actors.node.moment import Moment
+from gateway.calls.audit import Audit
 from gateway.console.access import ConsoleAccess
+from gateway.console.action_lines import SESSION_ENDED, ActionLine
 from gateway.console.answers import (
     NO_STORE,
     refuse_body,
@@ -37,7 +39,7 @@ from gateway.console.sign_in import CredentialShown, LinkShown, Nothing, Passkey
 from gateway.identity.authenticator import SPEAKER
 from gateway.identity.tokens import OperatorScope, Principal, TokenFault
 from gateway.net.echo_answers import media_type
-from gateway.net.exchange import BODY_BYTES_MAX, Exchange
+from gateway.net.exchange import BODY_BYTES_MAX, BodyTooLarge, Exchange
 from gateway.net.rates import Rate, address_of
 from gateway.net.router import ANY, Handler, Routes
 from schemas.errors import Code
@@ -54,13 +56,14 @@ class _Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 OpenHandler: TypeAlias = Callable[[Exchange, Any], Awaitable[None]]
-SessionHandler: TypeAlias = Callable[[Exchange, Any, Session], Awaitable[None]]
+SessionHandler: TypeAlias = Callable[[Exchange, Any, Session, ActionLine], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class _InSession:
     shape: type[Any]
     handle: SessionHandler
+    action: str | None = None  # as the audit calls it; None: it is a read
     scope: OperatorScope | None = None
     is_rated: bool = False  # as an attempt to sign in
 
@@ -73,6 +76,7 @@ class ConsoleApi:
         feeds: Feeds,
         calls: Iterable[ConsoleCall],
         act: Handler,
+        audit: Audit,
         settings: ConsoleSettings,
         origin: Callable[[], str],
         now: Callable[[], Moment],
@@ -81,6 +85,7 @@ class ConsoleApi:
         self._access = access
         self._feeds = feeds
         self._act_on = act
+        self._audit = audit
         self._origin = origin
         self._now = now
         self._attempts = Rate(settings.sign_ins_burst, settings.sign_ins_per_min / 60)
@@ -90,18 +95,18 @@ class ConsoleApi:
             "sign-in": (CredentialShown, sign_in.by_passkey),
         }
         self._in_session: dict[str, _InSession] = {
-            "session/end": _InSession(Nothing, sign_in.end),
+            "session/end": _InSession(Nothing, sign_in.end, "console_sign_out"),
             "whoami": _InSession(Nothing, sign_in.whoami),
-            "passkey/options": _InSession(Nothing, sign_in.begin_passkey, is_rated=True),
-            "passkey": _InSession(CredentialShown, sign_in.finish_passkey),
+            "passkey/options": _InSession(Nothing, sign_in.begin_passkey, "console_passkey_add", is_rated=True),
+            "passkey": _InSession(CredentialShown, sign_in.finish_passkey, "console_passkey_add"),
             "passkeys": _InSession(Nothing, sign_in.passkeys),
-            "passkey/remove": _InSession(PasskeyNamed, sign_in.remove),
-            "act": _InSession(_Act, self._act),
+            "passkey/remove": _InSession(PasskeyNamed, sign_in.remove, "console_passkey_remove"),
+            "act": _InSession(_Act, self._act, "console_act"),
         }
         for call in calls:
             if call.name in self._in_session or call.name in self._open:
                 raise ValueError(f"two calls of the console have the name {call.name}")
-            self._in_session[call.name] = _InSession(call.shape, partial(self._answer, call), call.scope)
+            self._in_session[call.name] = _InSession(call.shape, partial(self._answer, call), call.action, call.scope)
         self.routes: Routes = {f"{API}*": (ANY, self._handle)}
 
     async def _handle(self, exchange: Exchange) -> None:
@@ -129,12 +134,29 @@ class ConsoleApi:
         if call is None:  # only now: nobody else learns which calls there are
             fix = "Compare the name with the console's reference."
             await exchange.refuse(Code.MANIFEST_NOT_FOUND, "The console has no such call.", fix)
-        elif call.scope is not None and call.scope not in (session.principal.scopes or ()):
+        else:
+            with ActionLine(self._audit, session.principal, call.action, self._now) as line:
+                await self._call(call, exchange, session, line)
+
+    async def _call(self, call: _InSession, exchange: Exchange, session: Session, line: ActionLine) -> None:
+        if call.scope is not None and call.scope not in (session.principal.scopes or ()):
+            line.refused(Code.SAFETY_DENIED, "scope")
             await refuse_scope(exchange, call.scope)
-        elif not call.is_rated or await self._may_try(exchange):
+            return
+        if call.is_rated and not await self._may_try(exchange):
+            line.refused(Code.RATE_LIMITED, "rate")
+            return
+        try:
             request = await self._read(exchange, call.shape)
-            if request is not None and await self._still(exchange, session):
-                await call.handle(exchange, request, session)
+        except BodyTooLarge:
+            line.refused(Code.MANIFEST_INVALID, "too_large")
+            raise
+        if request is None:
+            line.refused(Code.MANIFEST_INVALID, "malformed")
+        elif not await self._still(exchange, session):
+            line.refused(Code.SAFETY_DENIED, SESSION_ENDED)
+        else:
+            await call.handle(exchange, request, session, line)
 
     # ---- who asks, and for what --------------------------------------------------------------------------------------
 
@@ -168,8 +190,13 @@ class ConsoleApi:
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
-    async def _answer(self, call: ConsoleCall, exchange: Exchange, request: Any, session: Session) -> None:
+    async def _answer(
+        self, call: ConsoleCall, exchange: Exchange, request: Any, session: Session, line: ActionLine
+    ) -> None:
+        line.left_elsewhere()
         found = await exchange.while_there(partial(self._ask, call, exchange, request, session))
+        if isinstance(found, NoAnswer):
+            line.refused(found.code, found.reason)
         if found is None or not await self._still(exchange, session):
             return
         if isinstance(found, NoAnswer):
@@ -194,7 +221,9 @@ class ConsoleApi:
         await self._feeds.serve(exchange, session, found)
         return None
 
-    async def _act(self, exchange: Exchange, request: _Act, session: Session) -> None:
+    async def _act(self, exchange: Exchange, request: _Act, session: Session, line: ActionLine) -> None:
+        line.left_elsewhere()
+
         def speaker() -> Principal | TokenFault:
             return session.principal if self._access.stands(session) else TokenFault.REVOKED
 

@@ -72,7 +72,7 @@ class Console:
             return
         party = _party_at(origin)
         sign_in = SignIn(self.access, ceremonies, party, is_known_elsewhere, audit, now, new_id)
-        api = ConsoleApi(self.access, sign_in, self.feeds, calls, act, settings, origin, now)
+        api = ConsoleApi(self.access, sign_in, self.feeds, calls, act, audit, settings, origin, now)
         self.routes = {**ConsolePages(origin, PASSKEY_SCRIPT, settings, now).routes, **api.routes}
 
     # ---- as a feature ------------------------------------------------------------------------------------------------

@@ -24,8 +24,9 @@ import msgspec
 from actors.console.passkey_events import OperatorPasskey
 from actors.console.passkey_rules import Trouble
 from actors.node.moment import Moment
-from gateway.calls.audit import Audit, Decision, Via
+from gateway.calls.audit import Audit
 from gateway.console.access import ConsoleAccess
+from gateway.console.action_lines import ActionLine
 from gateway.console.agent_rules import agent_of
 from gateway.console.answers import NO_STORE, refuse_scope, refuse_sign_in, refuse_unwritten
 from gateway.console.cookies import CEREMONY, SESSION, cookie_of, set_cookie
@@ -93,13 +94,17 @@ class SignIn:
         if opened is None:
             await refuse_sign_in(exchange)
         else:
-            await self._let_in(exchange, *opened)
+            with self._signing_in(opened[1].principal) as line:
+                await self._let_in(exchange, *opened, line)
 
-    async def _let_in(self, exchange: Exchange, secret: str, session: Session) -> None:
+    def _signing_in(self, principal: Principal) -> ActionLine:
+        return ActionLine(self._audit, principal, "console_sign_in", self._now)
+
+    async def _let_in(self, exchange: Exchange, secret: str, session: Session, line: ActionLine) -> None:
         had = self._access.find(cookie_of(exchange, SESSION) or "")
         if had is not None:
             self._access.end(had)
-        self._say(session.principal, "console_sign_in", {"by": str(session.by)})
+        line.done(by=str(session.by))
         life_s = (session.ends_at_ms - self._now().wall_ms) // 1000
         await exchange.json(self._shown(session), headers={**NO_STORE, **set_cookie(SESSION, secret, life_s)})
 
@@ -113,42 +118,35 @@ class SignIn:
         }
         return {"operator": operator, "passkey_offered": self._may_register(session)}
 
-    def _say(self, principal: Principal, action: str, target: dict[str, str]) -> None:
-        self._audit.action(principal, action, Decision.ANSWERED, target=target, took_ms=0.0, via=Via.CONSOLE)
-
-    def _say_refused(self, principal: Principal, action: str, code: Code, reason: str) -> None:
-        """As under `/admin`, where what was refused leaves a line too."""
-        self._audit.action(principal, action, Decision.REFUSED, code=code, reason=reason, took_ms=0.0, via=Via.CONSOLE)
-
     # ---- in a session ------------------------------------------------------------------------------------------------
 
-    async def whoami(self, exchange: Exchange, _: Nothing, session: Session) -> None:
+    async def whoami(self, exchange: Exchange, _: Nothing, session: Session, _line: ActionLine) -> None:
         await exchange.json(self._shown(session), headers=NO_STORE)
 
-    async def end(self, exchange: Exchange, _: Nothing, session: Session) -> None:
+    async def end(self, exchange: Exchange, _: Nothing, session: Session, line: ActionLine) -> None:
         self._access.end(session)
-        self._say(session.principal, "console_sign_out", {"by": str(session.by)})
+        line.done(by=str(session.by))
         await exchange.no_content({**NO_STORE, **set_cookie(SESSION, "", 0)})
 
-    async def passkeys(self, exchange: Exchange, _: Nothing, session: Session) -> None:
+    async def passkeys(self, exchange: Exchange, _: Nothing, session: Session, _line: ActionLine) -> None:
         mine = [self._access.described(one) for one in self._access.passkeys if self._may_remove(session, one)]
         await exchange.json({"passkeys": mine}, headers=NO_STORE)
 
-    async def remove(self, exchange: Exchange, named: PasskeyNamed, session: Session) -> None:
+    async def remove(self, exchange: Exchange, named: PasskeyNamed, session: Session, line: ActionLine) -> None:
         passkey = self._access.passkeys.get(named.id)
         if passkey is not None and not self._may_remove(session, passkey):
-            self._say_refused(session.principal, "console_passkey_remove", Code.SAFETY_DENIED, "scope")
+            line.refused(Code.SAFETY_DENIED, "scope")
             await refuse_scope(exchange, OperatorScope.TOKENS_MINT)
             return
         trouble = await self._access.remove_passkey(named.id, session.principal.sub)
         if trouble is Trouble.NOT_WRITTEN:
-            self._say_refused(session.principal, "console_passkey_remove", Code.INTERNAL, trouble.value)
+            line.refused(Code.INTERNAL, trouble.value)
             await refuse_unwritten(exchange)
         elif trouble is not None:
-            self._say_refused(session.principal, "console_passkey_remove", Code.MANIFEST_NOT_FOUND, trouble.value)
+            line.refused(Code.MANIFEST_NOT_FOUND, trouble.value)
             await exchange.refuse(Code.MANIFEST_NOT_FOUND, "No passkey has this id.", "List the passkeys again.")
         else:
-            self._say(session.principal, "console_passkey_remove", {"passkey_id": named.id})
+            line.done(passkey_id=named.id)
             await exchange.no_content(NO_STORE)
 
     def _may_remove(self, session: Session, passkey: OperatorPasskey) -> bool:
@@ -160,10 +158,12 @@ class SignIn:
     def _may_register(self, session: Session) -> bool:
         return self._party is not None and self._access.may_register(session)
 
-    async def begin_passkey(self, exchange: Exchange, _: Nothing, session: Session) -> None:
+    async def begin_passkey(self, exchange: Exchange, _: Nothing, session: Session, line: ActionLine) -> None:
         if self._party is None or not self._may_register(session):
+            line.refused(Code.SAFETY_DENIED, "no_passkeys")
             await _refuse_passkeys(exchange)
             return
+        line.left_elsewhere()  # by the call that makes the passkey
         sub, passkeys = session.principal.sub, self._access.passkeys
         handle = passkeys.handle_of(sub) or secrets.token_bytes(USER_HANDLE_BYTES)
         ceremony = self._ceremonies.begin(
@@ -179,8 +179,11 @@ class SignIn:
         options = creation_options(self._party(), ceremony, PasskeyUser(handle, name, name), known)
         await exchange.json({"ceremony": ceremony.id, "publicKey": options}, headers=NO_STORE)
 
-    async def finish_passkey(self, exchange: Exchange, shown: CredentialShown, session: Session) -> None:
+    async def finish_passkey(
+        self, exchange: Exchange, shown: CredentialShown, session: Session, line: ActionLine
+    ) -> None:
         if self._party is None or not self._may_register(session):
+            line.refused(Code.SAFETY_DENIED, "no_passkeys")
             await _refuse_passkeys(exchange)
             return
         now, browser = self._now(), session.key.hex()
@@ -192,6 +195,7 @@ class SignIn:
             or not isinstance(handle, bytes)
             or self._is_known_elsewhere(new.credential_id)
         ):
+            line.refused(Code.MANIFEST_INVALID, "credential")
             await _refuse_credential(exchange)
             return
         principal = session.principal
@@ -210,12 +214,13 @@ class SignIn:
         )
         trouble = await self._access.passkeys.add(passkey)
         if trouble is Trouble.NOT_WRITTEN:
+            line.refused(Code.INTERNAL, trouble.value)
             await refuse_unwritten(exchange)
         elif trouble is not None:
+            line.refused(Code.MANIFEST_INVALID, trouble.value)
             await _refuse_credential(exchange)
         else:
-            target = {"passkey_id": passkey.passkey_id}
-            self._say(principal, "console_passkey_add", target)
+            line.done(passkey_id=passkey.passkey_id)
             await exchange.json({"passkey": self._access.described(passkey)}, headers=NO_STORE)
 
     # ---- by a passkey ------------------------------------------------------------------------------------------------
@@ -251,14 +256,17 @@ class SignIn:
         if isinstance(proved, PasskeyFault) or passkey is None:
             await refuse_sign_in(exchange)
             return
-        trouble = await self._access.passkeys.use(passkey.passkey_id, proved.sign_count)
-        opened = None if trouble is not None else self._access.open_by_passkey(passkey)
-        if trouble is Trouble.NOT_WRITTEN:
-            await refuse_unwritten(exchange)
-        elif opened is None:  # removed or revoked meanwhile
-            await refuse_sign_in(exchange)
-        else:
-            await self._let_in(exchange, *opened)
+        with self._signing_in(self._access.principal_of(passkey)) as line:
+            trouble = await self._access.passkeys.use(passkey.passkey_id, proved.sign_count)
+            opened = None if trouble is not None else self._access.open_by_passkey(passkey)
+            if trouble is Trouble.NOT_WRITTEN:
+                line.refused(Code.INTERNAL, trouble.value)
+                await refuse_unwritten(exchange)
+            elif opened is None:  # removed or revoked meanwhile
+                line.refused(Code.SAFETY_DENIED, Trouble.UNKNOWN.value)
+                await refuse_sign_in(exchange)
+            else:
+                await self._let_in(exchange, *opened, line)
 
 
 def _known(passkey: OperatorPasskey) -> KnownCredential:

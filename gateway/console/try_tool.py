@@ -1,5 +1,5 @@
 """`try`: one call of a node's tool by an operator, through the same pipeline as every agent's: under policy and budget,
-priced, audited.
+priced, audited. What does not come as far as there is audited as an action that was refused.
 
 The operator is its own fixed agent (`agent_rules.py`), in the node's tenant, with the scopes that open tools: whoever
 holds `tokens:mint` could mint such an agent. Its `jti` is that of the session's token, so the audit says who it was.
@@ -32,17 +32,18 @@ class TryTool:
     def __init__(self, directory: Directory, calls: ToolCalls) -> None:
         self._directory = directory
         self._calls = calls
-        self.call = ConsoleCall("try", OperatorScope.TOKENS_MINT, _Try, self._answer)
+        self.call = ConsoleCall("try", OperatorScope.TOKENS_MINT, _Try, self._answer, action="try_tool")
 
     async def _answer(self, asked: _Try, operator: Principal) -> Answer:
         record, target = self._directory.find(asked.node_id), parse_tool_name(asked.tool)
         if record is None or not isinstance(target, ToolName) or target.node_id != asked.node_id:
             fix = "Take both from the node's page: it lists the tools of the node."
-            return NoAnswer(Code.MANIFEST_NOT_FOUND, "No such node, or this is no tool of it.", fix)
+            return NoAnswer(Code.MANIFEST_NOT_FOUND, "No such node, or this is no tool of it.", fix, "unknown_tool")
         try:  # as at the agents' door: a member that is named twice means two things
             arguments = jiter.from_json(bytes(asked.arguments), allow_inf_nan=False, catch_duplicate_keys=True)
         except ValueError:
-            return NoAnswer(Code.MANIFEST_INVALID, "The arguments are not JSON that a tool takes.", "Send an object.")
+            message = "The arguments are not JSON that a tool takes."
+            return NoAnswer(Code.MANIFEST_INVALID, message, "Send an object.", "malformed")
         left: dict[str, object] = {}
         origin = Origin(Via.CONSOLE, told=left.update)
         answer = await self._calls.call_tool(_agent(operator, record.tenant), asked.tool, arguments, origin=origin)

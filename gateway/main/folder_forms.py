@@ -30,6 +30,7 @@ def databases(folder: Path) -> Iterator[tuple[Path, int]]:
         (folder / "spaces.sqlite", SPACES_FORM),
         (folder / "projects" / "spaces.sqlite", SPACES_FORM),
         *((path, AUDIT_FORM) for path in sorted((folder / "audit").glob("*.sqlite"))),
+        *((path, AUDIT_FORM) for path in sorted(folder.glob("processes/*/audit/*.sqlite"))),
     ):
         if path.is_file():
             yield path, known

@@ -395,7 +395,7 @@ async def running(
                 now_here,
             )
             blobs = None if echo.static is None else echo.static.blobs
-            backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs)
+            backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs, place.number)
             more = [
                 *(() if shares else (AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,)),
                 AdminNodes(actions, lives, node_list).routes,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import gateway.backup.archive as module
 from gateway.backup.archive import Archive, verified
 from gateway.backup.gathering import BackupError, Gathered, Item, Wish
 from gateway.backup.manifest_rules import Manifest
@@ -124,6 +125,16 @@ def test_header_that_promises_more_than_there_is_costs_no_memory(tmp_path: Path)
         info = tarfile.TarInfo(name)
         info.size = 2**62
         assert "no whole backup" in str(verdict(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + bytes(2048)))
+
+
+def test_more_files_than_a_manifest_has_room_for_are_not_read(
+    tmp_path: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few kilobytes that unpack to nothing but headers must not cost memory for each."""
+    monkeypatch.setattr(module, "MEMBERS_MAX", len(SMALL))
+    assert isinstance(verdict(tmp_path, whole), Manifest)
+    monkeypatch.setattr(module, "MEMBERS_MAX", len(SMALL) - 1)
+    assert "no whole backup" in str(verdict(tmp_path, whole))
 
 
 def test_same_name_twice_is_refused(tmp_path: Path) -> None:

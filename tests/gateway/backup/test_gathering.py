@@ -119,6 +119,23 @@ def test_open_databases_are_copied_and_closed_audits_are_not(live: Path) -> None
     assert staging.stat().st_mode & 0o777 == 0o700
 
 
+def test_audits_of_all_processes_that_share_the_folder_are_in_it(live: Path) -> None:
+    """Of each the last file is being written, whatever the numbers of the others are."""
+    of_processes = [f"processes/{number}/audit/{at:016d}.sqlite" for number in (1, 12) for at in (1, 3)]
+    for name in of_processes:
+        put(live, name, (live / "audit/0000000000000001.sqlite").read_bytes())
+    put(live, "processes/1/audit/zzz.sqlite", b"")
+    put(live, "processes/1.lock", b"")
+    gathered = taken(live, is_live=True)
+    where = {item.name: item.content for item in gathered.items if item.name in of_processes}
+    staging = live.parent / "staging"
+    copied = {name for name, content in where.items() if isinstance(content, Path) and content.parent == staging}
+    assert (set(where), copied) == (set(of_processes), {name for name in of_processes if "03." in name})
+    assert gathered.left_out == 2, "the thesis and what is no audit"
+    module.remove_staging(staging)
+    assert not named(taken(live, Wish(audit=False))) & set(of_processes)
+
+
 def test_certificates_of_before_and_after_the_log_are_in_it_and_revocations_of_after(
     live: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,11 @@ def test_without_a_manifest_there_is_no_backup(found: bytes | None, said: str) -
     assert "use another one" in why(verdict)
 
 
+@pytest.mark.parametrize("made_at_ms", [-1, 10**15])
+def test_moment_that_has_no_date_is_none(made_at_ms: int) -> None:
+    assert "cannot be read" in why(judged(made_at_ms=made_at_ms))
+
+
 def test_form_of_before_the_first_is_none() -> None:
     assert "never was" in why(judged(form=0))
 

@@ -20,6 +20,7 @@ NAMES = {
     f"leafs/{KID}.crt": Part.NODES,
     "revoked": Part.REVOCATIONS,
     "audit/0000000000000001.sqlite": Part.AUDIT,
+    "processes/7/audit/0000000000000001.sqlite": Part.AUDIT,
     f"sites/a1/{KID}": Part.SITES,
     "spaces.sqlite": Part.SPACES,
     f"spaces/keys/{SPACE}": Part.SPACES,
@@ -31,13 +32,15 @@ NAMES = {
 OF_A_PROCESS = [
     "lock", "running.json", "running.json.new", "log.sqlite-wal", "log.sqlite-shm", "audit/0000000000000001.sqlite-wal",
     "projects/spaces.sqlite-shm", "sites/incoming/3", f"spaces/keys/{SPACE}.new", f"spaces/{SPACE}/{FILE}.part",
-    "ca.crt.new", "backup.tmp/log.sqlite", "restoring/ca.crt",
+    "ca.crt.new", "backup.tmp/log.sqlite", "backup.tmp.7/log.sqlite", "restoring/ca.crt",
+    "processes/0.lock", "processes/12.sock", "processes/7/audit/0000000000000001.sqlite-wal",
 ]  # fmt: skip
 NEITHER = [
     "", ".", "..", "../token.key", "/token.key", "leafs", "leafs/", f"leafs/{KID}", f"leafs/../{KID}.crt",
     f"leafs/{KID.upper()}.crt", f"sites/b1/{KID}", f"sites/a1/../a1/{KID}", f"spaces/{SPACE}",
     f"spaces/{SPACE}/{SPACE}/x",
     "spaces/keys/x", "audit/1.sqlite", "token.key\n", "token.key\0", "thesis.txt", "demo-policy.toml", MANIFEST,
+    "processes/0/audit/0000000000000001.sqlite", "processes/../audit/0000000000000001.sqlite", "processes/7/token.key",
     f"projects/projects/spaces/keys/{SPACE}", "projects/log.sqlite", f"leafs/{'１' * 64}.crt",
 ]  # fmt: skip
 

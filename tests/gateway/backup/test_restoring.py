@@ -6,12 +6,13 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 import gateway.backup.restoring as module
+from actors.log.sqlite_files import sync_folder
 from gateway.backup.archive import Archive
 from gateway.backup.gathering import BackupError, Gathered, Item, Wish
 from gateway.backup.restoring import check, restore
@@ -76,6 +77,76 @@ def test_folder_that_is_not_empty_is_left_as_it_is(tmp_path: Path, backup: Path,
     with pytest.raises(BackupError, match="is not empty"):
         restore(backup, folder)
     assert [path.name for path in folder.iterdir()] == [there.strip("/")]
+
+
+def test_root_of_a_new_volume_is_empty(tmp_path: Path, origin: Path, backup: Path) -> None:
+    """ext4 has a folder of its own there."""
+    volume = tmp_path / "volume"
+    (volume / "lost+found" / "found").mkdir(parents=True)
+    data = backup.read_bytes()
+    backup.write_bytes(data.replace(b"hello", b"hullo"))
+    with pytest.raises(BackupError, match="not as it was written"):
+        restore(backup, volume)
+    assert [path.name for path in volume.iterdir()] == ["lost+found"]
+    backup.write_bytes(data)
+    restore(backup, volume)
+    assert names(volume) - {"lock"} == names(origin) - NEVER
+    assert (volume / "lost+found" / "found").is_dir()
+
+
+def test_folder_that_somebody_has_filled_between_two_looks_is_left_as_it_is(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "new"
+    real = fcntl.flock
+
+    def late(fd: int, how: int) -> None:
+        monkeypatch.undo()
+        restore(backup, folder)
+        (folder / "ca.crt").write_text("theirs")
+        real(fd, how)
+
+    folder.mkdir()
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(BackupError, match="is not empty"):
+        restore(backup, folder)
+    assert (folder / "ca.crt").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_folder_that_somebody_else_takes_as_soon_as_it_is_made_stays_theirs(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch, has_begun: bool
+) -> None:
+    """Two restores at once, or a gateway that starts: whoever comes second removes nothing."""
+    folder = tmp_path / "new"
+    with ExitStack() as theirs:
+        real = fcntl.flock
+
+        def taken(fd: int, how: int) -> None:
+            monkeypatch.undo()
+            real(theirs.enter_context((folder / "lock").open("w")), fcntl.LOCK_EX)
+            if has_begun:
+                (folder / "token.key").write_text("theirs")
+            real(fd, how)
+
+        monkeypatch.setattr(fcntl, "flock", taken)
+        with pytest.raises(BackupError, match="in use"):
+            restore(backup, folder)
+        assert names(folder) == ({"lock", "token.key"} if has_begun else {"lock"})
+
+
+def test_name_of_a_new_folder_is_durable_with_those_above_it(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = []
+
+    def sync(path: Path) -> None:
+        synced.append(path)
+        sync_folder(path)
+
+    monkeypatch.setattr(module, "sync_folder", sync)
+    restore(backup, tmp_path / "a" / "b" / "new")
+    assert {tmp_path / "a" / "b", tmp_path / "a", tmp_path} <= set(synced)
 
 
 def test_folder_that_somebody_else_has_is_refused(tmp_path: Path, backup: Path) -> None:
@@ -192,6 +263,7 @@ class PulledPlugError(BaseException):
 def test_machine_that_stops_at_any_step_leaves_no_folder_that_a_gateway_would_start_on(
     tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "all").mkdir()
     count = steps(backup, tmp_path / "all")
     monkeypatch.setattr(module, "_remove_all", lambda _: None)
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)

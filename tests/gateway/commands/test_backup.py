@@ -43,6 +43,15 @@ def test_backup_has_a_name_with_its_time_and_is_its_owners_alone(
     assert "without echo spaces, with the audit" in told
     assert "left out: 1 files" in told
     assert "keys" in told
+    assert "no command log" not in told
+
+
+def test_backup_without_a_log_says_so(tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of gateways on an engine: nobody is to find that out when it is too late."""
+    (folder / "log.sqlite").unlink()
+    for command in (["backup", "--data", "data", "--out", "b.tar"], ["restore", "b.tar", "--check"]):
+        assert main(command) == 0
+        assert "It has no command log" in capsys.readouterr().out
 
 
 def test_backup_goes_into_a_folder_that_is_named_and_is_compressed_if_asked(
