@@ -78,7 +78,7 @@ async def test_a_gateway_goes_on_where_it_was_alone(
             assert [one["used_micros"] for one in ledger] == [one["used_micros"] for one in spent]
             assert (await ask(live, live.good_call())).status == 200
         assert await trio.to_thread.run_sync(main, command) == 2
-    assert "not empty" in capsys.readouterr().err
+    assert "is on an engine" in capsys.readouterr().err
 
 
 def test_without_an_engine_it_says_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
