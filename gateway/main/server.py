@@ -15,7 +15,6 @@ from typing import Protocol, TypeAlias
 import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
-from actors.console.operator_passkeys import OperatorPasskeys
 from actors.member.members import Members
 from actors.project.projects import Projects
 from actors.push.counts import PushCounts
@@ -37,6 +36,7 @@ from gateway.api.feature import api_feature
 from gateway.api.health import is_ready
 from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
 from gateway.api.node_list import NodeList
+from gateway.api.openapi_route import BOTH, OPERATORS, PUBLIC, OpenApiRoute
 from gateway.backup.live_backups import LiveBackups
 from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
@@ -250,14 +250,14 @@ async def running(
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             members = None
             if token_keys is None:
-                members = Members(
+                members = agreed.members(
                     store, settings.members, now_here, os.urandom, new_id, lambda: f"agent_{uuid.uuid4()}"
                 )
                 await members.load()
             limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
             ceremonies = Ceremonies(limits)
 
-            operator_passkeys = OperatorPasskeys(store, settings.console.passkeys_max, lambda: now_here().wall_ms)
+            operator_passkeys = agreed.passkeys(store, settings.console.passkeys_max, lambda: now_here().wall_ms)
             await operator_passkeys.load()
 
             # A passkey is of one realm: a member's of a tenant, a member's of a space, or an operator's.
@@ -409,14 +409,18 @@ async def running(
                 more.append(admin_spaces.routes)
             agreed.revocations.end_opened = revoke
             admin_api = Admin(operators, folder, store, ledgers, audit, agreed.revocations, new_id, now_here, *more)
-            admin_routes = {**admin_api.routes, **console.console.routes}
             siblings = Siblings(place, page.render)
             metrics = MetricsRoute(
                 page.render,
                 None if settings.http.metrics_open else scrapers,
                 siblings.all_pages if side.shares_ports else None,
             )
-            metrics_routes = metrics.routes
+            for_operators = (
+                Feature(admin_api.routes, admin_api.operations),
+                Feature(console.console.routes, console.console.operations),
+                metrics.feature,
+            )
+            openapi = OpenApiRoute(PUBLIC if admin is not None else BOTH)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 *console.features,
@@ -431,13 +435,15 @@ async def running(
                     subscribe,
                     folder.jwks,
                     lambda: is_ready(store, spaces, now_here().wall_ms, side.is_ready),
-                    *((admin_routes, metrics_routes) if admin is None else ()),
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,
                 ),
                 *echo.features,
                 *signing_in.features,
+                *(for_operators if admin is None else ()),
+                openapi.feature,
             )
+            openapi.describe(features)
             for feature in features:
                 feature.start(supervisor)
 
@@ -497,9 +503,12 @@ async def running(
                 console_at.base.port = http_port
             operators_at, http_doors = None, [door]
             if admin is not None:
+                openapi = OpenApiRoute(OPERATORS)
+                here = (*for_operators, openapi.feature)
+                openapi.describe(here)
                 admin_door = Door(
                     supervisor,
-                    Router(new_id, admin_routes, metrics_routes, serves=side.serves),
+                    Router(new_id, *(feature.routes for feature in here), serves=side.serves),
                     body_bytes_max=_body_bytes_max,
                     settings=door_settings,
                     tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says
