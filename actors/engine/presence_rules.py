@@ -11,6 +11,7 @@ is over. None of this decides who may write to the log: it makes that known, fas
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,7 @@ class ProcessEntry(msgspec.Struct, frozen=True):
     address: str  # of its internal listener
     wall_ms: int  # its own clock when it put this
     counts: dict[str, int] = {}  # of a tenant: open streams
+    says: dict[str, Any] = {}  # how it is, for people (`process_looks.py`)
 
 
 class NodeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -151,6 +153,14 @@ class Pulse:
         self._echoed = revision
         if self._unheard is not None and revision >= self._unheard[0]:
             self._unheard = None
+
+    @property
+    def skew_ms(self) -> int:
+        return self._skew_ms
+
+    def lag_s(self, now_s: float) -> float:
+        """For how long the watcher has not told what was put."""
+        return 0.0 if self._unheard is None else now_s - self._unheard[1]
 
     def silent_s(self, now_s: float) -> float:
         """For how long the engine has taken no heartbeat; 0 before the first."""

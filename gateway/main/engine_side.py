@@ -6,10 +6,13 @@ sends its nodes away: others may have them. It says goodbye by taking its entry 
 
 import os
 import platform
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import structlog
 import trio
 from ulid import ULID
@@ -24,6 +27,7 @@ from actors.engine.feeds import Feeds
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
 from actors.engine.presence_rules import PROCESS, Standing
+from actors.engine.process_looks import ProcessState, processes_shown
 from actors.ledger.ledgers import LedgerBook, Ledgers
 from actors.log.store import CannotOpenError
 from actors.node.fleet import Fleet
@@ -85,7 +89,8 @@ class EngineSide:
         self.settings = settings
         self.config = NatsKv(link, names, CONFIG, bounds)
         self.live = NatsKv(link, names, LIVE, bounds)
-        self.directory = EngineDirectory(self.live, NatsKv(link, names, MANIFESTS, bounds), me, settings.presence)
+        said = replace(me, says=lambda: msgspec.to_builtins(self._state()))
+        self.directory = EngineDirectory(self.live, NatsKv(link, names, MANIFESTS, bounds), said, settings.presence)
         self.facts = Facts(self.config, me, settings.presence)
         self.feeds = Feeds(self.facts, settings.presence)
         self.janitor = Janitor(self.live, me.process, settings.presence, self.directory.settle_lost)
@@ -202,6 +207,24 @@ class EngineSide:
 
     def serves(self) -> bool:
         return self.feeds.standing() is Standing.READY
+
+    def _state(self) -> ProcessState:
+        return ProcessState(
+            standing=self.standing().value,
+            link=self.link.state.value,
+            lag_ms=max(self.directory.lag_ms(), self.facts.lag_ms()),
+            skew_ms=self.directory.skew_ms,
+            queued_appends=self.store.queued_appends,
+            unknown_outcomes=self.store.unknown_outcomes,
+        )
+
+    def shown(self) -> Mapping[str, Any]:
+        return {
+            "prefix": self.names.prefix,
+            "server_version": ".".join(map(str, self.link.server_version)),
+            "is_janitor": self.janitor.is_here(),
+            **processes_shown(self.directory.process_looks(), self.me.process, self._state()),
+        }
 
     def is_ready(self) -> bool:
         return self.takes_nodes()
