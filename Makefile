@@ -99,9 +99,6 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.console
 	$(BIN)/python -m bench.sites
 
-chaos: env  ## kill and stop gateways and NATS servers under load, ROUNDS=1 from SEED=0 (two to three minutes each)
-	$(BIN)/python -m tests.chaos.run --rounds $(or $(ROUNDS),1) --seed $(or $(SEED),0)
-
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
 
@@ -110,6 +107,9 @@ hostile: env  ## ask every operation of the HTTP API, EXAMPLES=500 times each by
 
 screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
 	$(BIN)/python -m tests.browser.screenshots
+
+chaos: env  ## kill and stop gateways and NATS servers under load, ROUNDS=1 from SEED=0 (two to three minutes each)
+	$(BIN)/python -m tests.chaos.run --rounds $(or $(ROUNDS),1) --seed $(or $(SEED),0)
 
 package: env  ## build the wheel and the sdist into dist
 	rm -rf dist

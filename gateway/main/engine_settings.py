@@ -5,7 +5,7 @@ Nothing here needs a client of NATS: `engine_side` makes of it what the packages
 
 from dataclasses import dataclass
 
-from actors.engine.settings import BusSettings, PresenceSettings, PurseSettings
+from actors.engine.settings import PresenceSettings, PurseSettings
 from gateway.engine.settings import EngineSettings as Bounds
 
 
@@ -49,10 +49,6 @@ class EngineSettings:
     @property
     def purse(self) -> PurseSettings:
         return PurseSettings(purse_timeout_ms=self.purse_timeout_ms)
-
-    @property
-    def bus(self) -> BusSettings:
-        return BusSettings(ping_s=self.heartbeat_s, lease_s=self.dead_s)
 
     @property
     def bounds(self) -> Bounds:
