@@ -52,6 +52,7 @@ from gateway.governance.policy_judge import PolicyJudge
 from gateway.main.agreed import Agreed
 from gateway.main.agreed_among_several import agreed_among_several
 from gateway.main.data_folder import DataFolder, Place
+from gateway.main.engine_discovery import discovery_of
 from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import UNIX, Address, Settings, SettingsError
 from gateway.mcp.forward import Forwards
@@ -94,6 +95,11 @@ class EngineSide:
         self.facts = Facts(self.config, me, settings.presence)
         self.feeds = Feeds(self.facts, settings.presence)
         self.janitor = Janitor(self.live, me.process, settings.presence, self.directory.settle_lost)
+        self._discovery = None
+        if settings.mqtt is not None:
+            name = "credentials" if settings.mqtt_credentials is None else "mqtt_credentials"
+            who = _credentials(getattr(settings, name), name)
+            self._discovery = discovery_of(settings, who, me.process, self.directory, me.wall_ms, self.janitor.is_here)
 
     @classmethod
     @asynccontextmanager
@@ -148,6 +154,10 @@ class EngineSide:
         self.directory.on_superseded = fleet.supersede
         _keep(supervisor, "janitor", self.janitor.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_standing", lambda: self._watch_standing(fleet), Kind.PERMANENT, Stage.CORE)
+        if self._discovery is not None:
+            _keep(supervisor, "discovery", self._discovery.run, Kind.PERMANENT, Stage.CORE)
+            if self.settings.mqtt_telemetry:
+                fleet.services = replace(fleet.services, on_telemetry=self._discovery.telemetry)
         return bus
 
     def share_streams(self, streams: Streams) -> None:
