@@ -54,6 +54,7 @@ from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.console_side import ConsoleOrigin, console_origin, console_side
 from gateway.main.data_folder import PLACES, RUNNING_FILE, DataFolder, Place
+from gateway.main.desk import from_others
 from gateway.main.echo_side import echo_side
 from gateway.main.engine_check import check_engine
 from gateway.main.feature import Feature
@@ -98,6 +99,8 @@ SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by 
 class Listen(Protocol):
     async def __call__(self, host: str, port: int, *, shares: bool) -> int: ...
 
+
+CONSOLE_ACTIONS = "/admin/console/"
 
 MakeBinding: TypeAlias = Callable[[Methods, Watches, Sessions, Supervisor], Binding]
 
@@ -402,7 +405,16 @@ async def running(
                 more.append(admin_spaces.routes)
             agreed.revocations.end_opened = revoke
             admin_api = Admin(operators, folder, store, ledgers, audit, agreed.revocations, new_id, now_here, *more)
+            desk = side.desk(forwards)
             admin_routes = {**admin_api.routes, **console.console.routes}
+            signing_features = signing_in.features
+            if desk is not None:
+                signing_features = tuple(map(desk.before, signing_features))
+            if desk is not None and admin is None:  # else the others do not reach it there
+                admin_routes = {
+                    **desk.at(admin_api.routes, lambda path: path.startswith(CONSOLE_ACTIONS)),
+                    **desk.at(console.console.routes),
+                }
             siblings = Siblings(place, page.render)
             metrics = MetricsRoute(
                 page.render,
@@ -429,7 +441,7 @@ async def running(
                     service=settings.echo.service_name,
                 ),
                 *echo.features,
-                *signing_in.features,
+                *signing_features,
             )
             for feature in features:
                 feature.start(supervisor)
@@ -474,7 +486,7 @@ async def running(
                 within = Router(new_id, *(feature.routes for feature in features), siblings.routes, serves=side.serves)
                 # Whoever comes from another process is many clients.
                 as_many = replace(door_settings, connections_per_address_max=door_settings.connections_max)
-                siblings_door = Door(supervisor, within, body_bytes_max=body_bytes_max, settings=as_many)
+                siblings_door = Door(supervisor, from_others(within), body_bytes_max=body_bytes_max, settings=as_many)
                 _listen_unix(siblings_door, place.socket, "choose a data folder with a shorter path")
                 if settings.engine.internal_listen is not None:
                     others = Address.parse(settings.engine.internal_listen)
