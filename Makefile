@@ -13,7 +13,7 @@ LINTERS := $(VENV)/linters/.ready
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench simulate screenshots package deployment wheels lock clean
+.PHONY: help env demo test conformance check format bench simulate hostile screenshots package deployment wheels lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -101,6 +101,9 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 
 simulate: env  ## simulate fleets under faults, HOURS=1 by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
+
+hostile: env  ## ask every operation of the HTTP API, EXAMPLES=500 times each by default
+	OPENAPI_EXAMPLES=$(or $(EXAMPLES),500) $(BIN)/python -m pytest -q tests/gateway/openapi/test_requests.py
 
 screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
 	$(BIN)/python -m tests.browser.screenshots

@@ -143,6 +143,7 @@ class LedgerOwner:
         else:
             found = terms(owned.ledger)
             if not isinstance(found, Terms):
+                owned.say(self._now_ms())
                 return found
             agreed = found
         answer = owned.reserve(key, tool, agreed.micros, agreed.budget, self._now_ms(), settle_by_ms)
@@ -166,7 +167,10 @@ class LedgerOwner:
         mine = await self._own(agent)
         if mine is None:
             return Answer.REFUSED
-        return question(mine.owned.ledger) if await self._opened(agent, mine) else Answer.MOVED
+        if not await self._opened(agent, mine):
+            return Answer.MOVED
+        mine.owned.say(self._now_ms())
+        return question(mine.owned.ledger)
 
     async def _opened(self, agent: Agent, mine: _Mine) -> bool:
         """Wait until the log has told whether this process has the ledger: what was read may have been behind."""

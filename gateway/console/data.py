@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
 from actors.bus.bus import Bus
 from actors.bus.directory import Directory
 from actors.ledger.ledgers import LedgerBook
@@ -29,6 +27,7 @@ from gateway.console.live import Live, LiveAsk
 from gateway.console.node_page import HistoryAsk, NodeAsk, NodePages
 from gateway.console.policy_pages import ExplainAsk, PolicyPages
 from gateway.console.settings import ConsoleSettings
+from gateway.console.sign_in import Nothing
 from gateway.console.world_pages import SpacesAsk, SpacesShown, spaces_page, upstreams_page
 from gateway.governance.governor import Governor
 from gateway.governance.policy.shared_source import SharedPolicy
@@ -51,10 +50,6 @@ class NodeSessions(Bus, Protocol):
     def uses_of(self, node_id: str) -> Mapping[tuple[str, str], CapabilityUse]: ...
 
     def intervals_of(self, node_id: str, cap_id: str) -> list[int]: ...
-
-
-class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a call that takes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

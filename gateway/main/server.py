@@ -36,6 +36,7 @@ from gateway.api.feature import api_feature
 from gateway.api.health import is_ready
 from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
 from gateway.api.node_list import NodeList
+from gateway.api.openapi_route import BOTH, OPERATORS, PUBLIC, OpenApiRoute
 from gateway.backup.live_backups import LiveBackups
 from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
@@ -406,22 +407,25 @@ async def running(
             agreed.revocations.end_opened = revoke
             admin_api = Admin(operators, folder, store, ledgers, audit, agreed.revocations, new_id, now_here, *more)
             desk = side.desk(forwards)
-            admin_routes = {**admin_api.routes, **console.console.routes}
             signing_features = signing_in.features
             if desk is not None:
                 signing_features = tuple(map(desk.before, signing_features))
-            if desk is not None and admin is None:  # else the others do not reach it there
-                admin_routes = {
-                    **desk.at(admin_api.routes, lambda path: path.startswith(CONSOLE_ACTIONS)),
-                    **desk.at(console.console.routes),
-                }
             siblings = Siblings(place, page.render)
             metrics = MetricsRoute(
                 page.render,
                 None if settings.http.metrics_open else scrapers,
                 siblings.all_pages if side.shares_ports else None,
             )
-            metrics_routes = metrics.routes
+            admin_routes, console_routes = admin_api.routes, console.console.routes
+            if desk is not None and admin is None:  # else the others do not reach it there
+                admin_routes = desk.at(admin_routes, lambda path: path.startswith(CONSOLE_ACTIONS))
+                console_routes = desk.at(console_routes)
+            for_operators = (
+                Feature(admin_routes, admin_api.operations),
+                Feature(console_routes, console.console.operations),
+                metrics.feature,
+            )
+            openapi = OpenApiRoute(PUBLIC if admin is not None else BOTH)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 *console.features,
@@ -436,13 +440,15 @@ async def running(
                     subscribe,
                     folder.jwks,
                     lambda: is_ready(store, spaces, now_here().wall_ms, side.is_ready),
-                    *((admin_routes, metrics_routes) if admin is None else ()),
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,
                 ),
                 *echo.features,
                 *signing_features,
+                *(for_operators if admin is None else ()),
+                openapi.feature,
             )
+            openapi.describe(features)
             for feature in features:
                 feature.start(supervisor)
 
@@ -502,9 +508,12 @@ async def running(
                 console_at.base.port = http_port
             operators_at, http_doors = None, [door]
             if admin is not None:
+                openapi = OpenApiRoute(OPERATORS)
+                here = (*for_operators, openapi.feature)
+                openapi.describe(here)
                 admin_door = Door(
                     supervisor,
-                    Router(new_id, admin_routes, metrics_routes, serves=side.serves),
+                    Router(new_id, *(feature.routes for feature in here), serves=side.serves),
                     body_bytes_max=_body_bytes_max,
                     settings=door_settings,
                     tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says
