@@ -99,8 +99,9 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.console
 	$(BIN)/python -m bench.sites
 
-simulate: env  ## simulate fleets under faults, HOURS=1 by default
+simulate: env  ## simulate fleets under faults, with one gateway and with several on an engine, HOURS=1 of each by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
+	$(BIN)/python -m tests.simulation.engine_run --hours $(or $(HOURS),1)
 
 hostile: env  ## ask every operation of the HTTP API, EXAMPLES=500 times each by default
 	OPENAPI_EXAMPLES=$(or $(EXAMPLES),500) $(BIN)/python -m pytest -q tests/gateway/openapi/test_requests.py

@@ -53,5 +53,8 @@ class EmbeddedSide:
     def serves(self) -> bool:
         return True
 
+    def shown(self) -> None:
+        pass
+
     def is_ready(self) -> bool:
         return True

@@ -29,6 +29,11 @@ class EngineSettings:
     batch_max: int = 512  # messages in a batch; the rest wait for the next
     clock_skew_ms_max: int = 500  # between this clock and the engine's; beyond it the process takes no nodes
     internal_listen: str | None = None  # HOST:PORT for gateways of other machines; the second process has the next port
+    mqtt: str | None = (
+        None  # HOST:PORT of NATS's MQTT listener: manifests are retained there, with TLS where `url` has it
+    )
+    mqtt_credentials: str | None = None  # a file: USER:PASSWORD or a token; default: what `credentials` names
+    mqtt_telemetry: bool = False  # also the frames of what somebody listens to
     sync_is_always: bool = False  # your word for `sync_interval: always`, where it cannot be read
 
     @property

@@ -6,10 +6,13 @@ sends its nodes away: others may have them. It says goodbye by taking its entry 
 
 import os
 import platform
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import structlog
 import trio
 from ulid import ULID
@@ -23,6 +26,8 @@ from actors.engine.feeds import Feeds
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
 from actors.engine.presence_rules import PROCESS, Standing
+from actors.engine.process_looks import ProcessState, processes_shown
+from actors.engine.settings import BusSettings
 from actors.log.store import CannotOpenError
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
@@ -44,6 +49,7 @@ from gateway.main.agreed import Agreed
 from gateway.main.agreed_among_several import agreed_among_several
 from gateway.main.data_folder import DataFolder, Place
 from gateway.main.desk import Desk
+from gateway.main.engine_discovery import discovery_of
 from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import UNIX, Address, Settings, SettingsError
 from gateway.mcp.forward import Forwards
@@ -78,10 +84,16 @@ class EngineSide:
         self.settings = settings
         self.config = NatsKv(link, names, CONFIG, bounds)
         self.live = NatsKv(link, names, LIVE, bounds)
-        self.directory = EngineDirectory(self.live, NatsKv(link, names, MANIFESTS, bounds), me, settings.presence)
+        said = replace(me, says=lambda: msgspec.to_builtins(self._state()))
+        self.directory = EngineDirectory(self.live, NatsKv(link, names, MANIFESTS, bounds), said, settings.presence)
         self.facts = Facts(self.config, me, settings.presence)
         self.feeds = Feeds(self.facts, settings.presence)
         self.janitor = Janitor(self.live, me.process, settings.presence, self.directory.settle_lost)
+        self._discovery = None
+        if settings.mqtt is not None:
+            name = "credentials" if settings.mqtt_credentials is None else "mqtt_credentials"
+            who = _credentials(getattr(settings, name), name)
+            self._discovery = discovery_of(settings, who, me.process, self.directory, me.wall_ms, self.janitor.is_here)
 
     @classmethod
     @asynccontextmanager
@@ -134,9 +146,10 @@ class EngineSide:
         _keep(supervisor, "engine_feeds", self.feeds.run, Kind.PERMANENT, Stage.CORE)
 
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
-        bus = EngineBus(
-            fleet, self.directory, NatsMessages(self.link), self.me.process, self._now, prefix=self.names.prefix
-        )
+        # A process that is dead for the directory is dead for those who listen to its nodes, too.
+        bounds = BusSettings(ping_s=self.settings.heartbeat_s, lease_s=self.settings.dead_s)
+        messages = NatsMessages(self.link)
+        bus = EngineBus(fleet, self.directory, messages, self.me.process, self._now, bounds, self.names.prefix)
         supervisor.start(
             ChildSpec(name="bus", run=bus.run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=bus.stop)
         )
@@ -145,6 +158,10 @@ class EngineSide:
         self.directory.on_superseded = fleet.supersede
         _keep(supervisor, "janitor", self.janitor.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_standing", lambda: self._watch_standing(fleet), Kind.PERMANENT, Stage.CORE)
+        if self._discovery is not None:
+            _keep(supervisor, "discovery", self._discovery.run, Kind.PERMANENT, Stage.CORE)
+            if self.settings.mqtt_telemetry:
+                fleet.services = replace(fleet.services, on_telemetry=self._discovery.telemetry)
         return bus
 
     def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> Forwards:
@@ -168,6 +185,24 @@ class EngineSide:
 
     def serves(self) -> bool:
         return self.feeds.standing() is Standing.READY
+
+    def _state(self) -> ProcessState:
+        return ProcessState(
+            standing=self.standing().value,
+            link=self.link.state.value,
+            lag_ms=max(self.directory.lag_ms(), self.facts.lag_ms()),
+            skew_ms=self.directory.skew_ms,
+            queued_appends=self.store.queued_appends,
+            unknown_outcomes=self.store.unknown_outcomes,
+        )
+
+    def shown(self) -> Mapping[str, Any]:
+        return {
+            "prefix": self.names.prefix,
+            "server_version": ".".join(map(str, self.link.server_version)),
+            "is_janitor": self.janitor.is_here(),
+            **processes_shown(self.directory.process_looks(), self.me.process, self._state()),
+        }
 
     def is_ready(self) -> bool:
         return self.takes_nodes()

@@ -384,6 +384,7 @@ async def running(
                 audit,
                 spaces,
                 admin_spaces,
+                side.shown,
                 operator_passkeys,
                 ceremonies,
                 is_of_a_member,

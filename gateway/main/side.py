@@ -6,7 +6,7 @@ Everything else of a gateway is the same and does not know which it is. `embedde
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 from actors.bus.bus import Bus
 from actors.bus.directory import OwnersDirectory
@@ -72,6 +72,9 @@ class Side(Protocol):
 
     def serves(self) -> bool:
         """Whether what this process knows of others is new enough for a token to count."""
+
+    def shown(self) -> Mapping[str, Any] | None:
+        """The engine and its processes, for operators; None: there is none."""
 
     def is_ready(self) -> bool:
         """Whether what is shared with others is in order. That the log takes writes is found out besides."""
