@@ -13,7 +13,7 @@ LINTERS := $(VENV)/linters/.ready
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench simulate hostile screenshots package deployment wheels lock clean
+.PHONY: help env demo test conformance check format bench chaos simulate hostile screenshots package deployment wheels lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -108,6 +108,9 @@ hostile: env  ## ask every operation of the HTTP API, EXAMPLES=500 times each by
 
 screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
 	$(BIN)/python -m tests.browser.screenshots
+
+chaos: env  ## kill and stop gateways and NATS servers under load, ROUNDS=1 from SEED=0 (two to three minutes each)
+	$(BIN)/python -m tests.chaos.run --rounds $(or $(ROUNDS),1) --seed $(or $(SEED),0)
 
 package: env  ## build the wheel and the sdist into dist
 	rm -rf dist
