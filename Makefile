@@ -13,7 +13,7 @@ LINTERS := $(VENV)/linters/.ready
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench chaos simulate hostile screenshots package deployment wheels lock clean
+.PHONY: help env demo test conformance check format bench soak chaos simulate hostile screenshots package deployment wheels lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
