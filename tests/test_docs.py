@@ -215,7 +215,7 @@ def test_access_reference_lists_every_route() -> None:
     table = page.partition("## Routes")[2].partition("\n- ")[0]
     modules = sorted((ROOT / "gateway" / "api").glob("*.py"))
     route = re.compile(
-        r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._(?:healthz|keys))'
+        r'"(/[^"]+)": (?:\((?:"GET"|"POST"|ANY, self\._(?:healthz|keys|serve))'
         r"|[\w.]*actions\.(?:action|look|removal|download)\()"
     )
     routes = {found for module in modules for found in route.findall(module.read_text())}

@@ -23,7 +23,7 @@ from actors.console.passkey_events import (
     evolve,
 )
 from actors.console.passkey_rules import Decision, Trouble
-from actors.log.store import Appended, LogStore, Part, UnreadableError
+from actors.log.store import AppendAnswer, Appended, LogStore, Part, UnreadableError
 from actors.supervision.crash_report import report
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -41,6 +41,7 @@ class OperatorPasskeys:
         self._passkeys: Passkeys = {}
         self._is_readable = True
         self._events = 0  # since the last snapshot
+        self._version = 0  # of the stream, as far as it was read
         self._turn = trio.Lock()
 
     async def load(self) -> None:
@@ -54,7 +55,7 @@ class OperatorPasskeys:
             log.error("console_passkeys_unreadable", causes=report(error))
             self._is_readable = False
             return
-        self._passkeys, self._events = passkeys, len(loaded.events)
+        self._passkeys, self._events, self._version = passkeys, len(loaded.events), loaded.version
 
     def __iter__(self) -> Iterator[OperatorPasskey]:
         """In the order of their ids, and so of their registration. Those whose time is up are there until another one
@@ -94,15 +95,28 @@ class OperatorPasskeys:
         return trouble
 
     async def _write(self, events: Sequence[Event]) -> Trouble | None:
+        return None if isinstance(await self._append(events), Appended) else Trouble.NOT_WRITTEN
+
+    async def _append(self, events: Sequence[Event]) -> AppendAnswer:
+        """And let it be true, if it is written."""
         at_ms = events[0].at_ms
-        answer = await self._store.append(Part(STREAM, None, at_ms, tuple(map(encode, events))))
+        answer = await self._store.append(Part(STREAM, self._expected, at_ms, tuple(map(encode, events))))
         if not isinstance(answer, Appended):
-            return Trouble.NOT_WRITTEN
+            return answer
+        self._apply(events, answer.version)
+        if self._events >= SNAPSHOT_EVENTS:
+            part = Part(STREAM, self._expected, at_ms, snapshot=encode_snapshot(self._passkeys))
+            if isinstance(await self._store.append(part), Appended):  # else the next event brings another
+                self._events = 0
+        return answer
+
+    def _apply(self, events: Sequence[Event], version: int) -> None:
         for event in events:
             self._passkeys = evolve(self._passkeys, event)
         self._events += len(events)
-        if self._events >= SNAPSHOT_EVENTS:
-            part = Part(STREAM, None, at_ms, snapshot=encode_snapshot(self._passkeys))
-            if isinstance(await self._store.append(part), Appended):  # else the next event brings another
-                self._events = 0
+        self._version = version
+
+    @property
+    def _expected(self) -> int | None:
+        """The version at which the stream is written: any, as nobody else writes to it."""
         return None

@@ -90,15 +90,15 @@ class EnginePurse:
         return self._now().wall_ms
 
     async def run(self) -> None:
-        try:
-            async with trio.open_nursery() as self._nursery:
+        async with trio.open_nursery() as self._nursery:
+            try:
                 self._nursery.start_soon(self._desk.run)
                 for agent in self._owed:
                     self._start_settling(agent)
                 await trio.sleep_forever()
-        finally:
-            self._nursery = None
-            self._settling.clear()
+            finally:  # before the nursery is closed
+                self._nursery = None
+                self._settling.clear()
 
     async def flush(self, s_max: float) -> bool:
         """Settle everything that waits; whether the log has it all. Nobody may ask for anything new."""
@@ -147,12 +147,17 @@ class EnginePurse:
         try:
             answer = await self._ask(order, self._own)
         finally:
-            if order.reserves and (answer is None or answer is NotNow.LATE):  # it may be reserved
-                self.release(order)
+            if answer is None or answer is NotNow.LATE:
+                self._stop_waiting(order)
         match answer:
             case Granted() | OverBudget() | TooOften() | NotGiven() | NotNow():
                 return answer
         return NotNow.REFUSED
+
+    def _stop_waiting(self, order: Order) -> None:
+        """It may be reserved by now, or may be yet."""
+        if order.reserves:
+            self.release(order)
 
     def charge(self, order: Order, command: str | None = None) -> None:
         self._settle(order, Settled(order.key, is_charged=True, command=command))

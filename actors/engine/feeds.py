@@ -5,7 +5,7 @@ where it was. A hint that was lost, with the process that owed it, costs time an
 every `feed_look_s` too. A process that cannot read a stream on for `stale_s_max` does not know what the others do, and
 `standing` says so.
 
-How a stream is read on, and what its events mean, is for whoever follows it. Follow before `run`.
+How a stream is read on, and what its events mean, is for whoever follows it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -39,11 +39,14 @@ class Feeds:
         self._feeds: dict[str, _Feed] = {}
         self._to_tell: dict[str, None] = {}
         self._tell_now = trio.Event()
+        self._nursery: trio.Nursery | None = None
         facts.follow(_GREW, self._heard)
 
     def follow(self, stream: str, read_on: Callable[[], Awaitable[None]]) -> None:
         """`read_on` raises `UnreadableError` when it has to be tried again. `stream` is a key of a bucket too."""
-        self._feeds[stream] = _Feed(read_on)
+        feed = self._feeds[stream] = _Feed(read_on)
+        if self._nursery is not None:
+            self._nursery.start_soon(self._follow, stream, feed)
 
     def grew(self, stream: str) -> None:
         """Tell the others, behind the caller's back."""
@@ -63,7 +66,11 @@ class Feeds:
         async with trio.open_nursery() as nursery:
             for stream, feed in self._feeds.items():
                 nursery.start_soon(self._follow, stream, feed)
-            await self._tell()
+            self._nursery = nursery
+            try:
+                await self._tell()
+            finally:
+                self._nursery = None
 
     def _heard(self, change: Entry | Gone) -> None:
         feed = self._feeds.get(change.key.removeprefix(_GREW))

@@ -5,6 +5,7 @@ only waits for the log. A process that has lost a ledger says `moved`, and leave
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from itertools import count
 
 import structlog
@@ -35,6 +36,13 @@ from actors.log.store import LogStore, StoreFailedError
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
+@dataclass(slots=True, eq=False)
+class _Term:
+    """For as long as a ledger is this process's. Taken again, it is another term."""
+
+    end: Callable[[], None] = lambda: None
+
+
 class PurseDesk:
     """A `Watcher` of the ledgers of this process."""
 
@@ -53,7 +61,7 @@ class PurseDesk:
         self.on_lost: Callable[[Agent, Sequence[Settlement]], None] = lambda _agent, _unsettled: None
         self._messages, self._process, self._now_ms = messages, process, now_ms
         self._settings, self._prefix = settings, prefix
-        self._ends: dict[Agent, Callable[[], None]] = {}
+        self._terms: dict[Agent, _Term] = {}
         self._nursery: trio.Nursery | None = None
         self._numbers = count()
         self._pending: dict[int, Request] = {}  # questions that have no answer yet
@@ -61,31 +69,36 @@ class PurseDesk:
 
     async def run(self) -> None:
         end = self._messages.listen(news_subject(self._prefix), self._hear)
-        try:
-            async with trio.open_nursery() as self._nursery:
+        async with trio.open_nursery() as self._nursery:
+            try:
                 self._nursery.start_soon(self.owner.run)
                 while True:
                     await trio.sleep(self._settings.purse_timeout_ms / 4_000)
-                    for request in self._pending.values():
-                        request.interim(WORKING)
-        finally:
-            self._nursery = None
-            end()
+                    self._say_working()
+            finally:  # before the nursery is closed
+                self._nursery = None
+                end()
+
+    def _say_working(self) -> None:
+        for request in self._pending.values():
+            request.interim(WORKING)
 
     # ---- of the ledgers' owner --------------------------------------------------------------------------------------
 
     def came(self, agent: Agent) -> None:
-        def handle(request: Request) -> None:
-            self._take(agent, request)
+        term = self._terms[agent] = _Term()
 
-        self._ends[agent] = self._messages.serve(subject_of(self._prefix, agent), handle)
+        def handle(request: Request) -> None:
+            self._take(agent, term, request)
+
+        term.end = self._messages.serve(subject_of(self._prefix, agent), handle)
 
     def opened(self, agent: Agent) -> None:
         """An older owner, if there is one, finds out that it is none: it might answer what needs no append."""
         self._messages.publish(news_subject(self._prefix), encode(Opened(agent.tenant, agent.sub, self._process)))
 
     def went(self, agent: Agent, unsettled: Sequence[Settlement]) -> None:
-        self._ends.pop(agent)()
+        self._terms.pop(agent).end()
         if unsettled:
             self.on_lost(agent, unsettled)
 
@@ -96,7 +109,7 @@ class PurseDesk:
 
     # ---- of other processes -----------------------------------------------------------------------------------------
 
-    def _take(self, agent: Agent, request: Request) -> None:
+    def _take(self, agent: Agent, term: _Term, request: Request) -> None:
         question = question_of(request.data)
         if question is None:
             log.error("purse_question_unknown")
@@ -110,7 +123,7 @@ class PurseDesk:
                 self._by_key[agent, question.key] = scope
             elif isinstance(question, Settle):
                 self._give_up(agent, question)
-            self._nursery.start_soon(self._serve, agent, number, question, scope)
+            self._nursery.start_soon(self._serve, agent, term, number, question, scope)
 
     def _give_up(self, agent: Agent, settle: Settle) -> None:
         """Nobody waits any more for what is to be released."""
@@ -119,13 +132,14 @@ class PurseDesk:
             if scope is not None and not one.is_charged:
                 scope.cancel()
 
-    async def _serve(self, agent: Agent, number: int, question: Question, scope: trio.CancelScope) -> None:
+    async def _serve(self, agent: Agent, term: _Term, number: int, question: Question, scope: trio.CancelScope) -> None:
         request, said = self._pending[number], None
         try:
             with scope:
                 scope.deadline = trio.current_time() + self._rest_s(question)
-                # Who is asked for a ledger that was lost meanwhile must not take it back.
-                said = await self.answer(agent, question) if agent in self.owner else None
+                # Who is asked for a ledger that was lost meanwhile must not take it back; and one that was taken again
+                # may have settled already what an old question is about.
+                said = await self.answer(agent, question) if self._terms.get(agent) is term else None
             if not scope.cancelled_caught and said is None:
                 request.interim(MOVED)
             elif said is not None:

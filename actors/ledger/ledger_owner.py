@@ -143,6 +143,7 @@ class LedgerOwner:
         else:
             found = terms(owned.ledger)
             if not isinstance(found, Terms):
+                owned.say(self._now_ms())
                 return found
             agreed = found
         answer = owned.reserve(key, tool, agreed.micros, agreed.budget, self._now_ms(), settle_by_ms)
@@ -166,7 +167,10 @@ class LedgerOwner:
         mine = await self._own(agent)
         if mine is None:
             return Answer.REFUSED
-        return question(mine.owned.ledger) if await self._opened(agent, mine) else Answer.MOVED
+        if not await self._opened(agent, mine):
+            return Answer.MOVED
+        mine.owned.say(self._now_ms())
+        return question(mine.owned.ledger)
 
     async def _opened(self, agent: Agent, mine: _Mine) -> bool:
         """Wait until the log has told whether this process has the ledger: what was read may have been behind."""
@@ -265,7 +269,7 @@ class LedgerOwner:
         for key, said in owned.answered(part, answer).items():
             asked = self._asked.pop((agent, key), None)
             if said is Answer.RESERVED and (asked is None or not asked.waiting):
-                owned.settle(key, self._now_ms(), is_charged=False)
+                owned.abandon(key, self._now_ms())
             if asked is not None:
                 asked.answer = said
                 asked.answered.set()

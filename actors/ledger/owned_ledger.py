@@ -21,8 +21,10 @@ from actors.ledger.rules import Budget, Exceeded, evolve
 from actors.log.store import AppendAnswer, Appended, Conflict, OpenItem, Part
 
 RIDE_MS_MAX = 1_000  # that a settlement waits for an append to ride with; then it has one of its own
+CONFIRM_MS = 5_000  # in which what was said without an append is followed by one: another process may have the ledger
 APPEND_EVENTS_MAX = 256  # in one append; the rest waits for the next
 WAITING_EVENTS_MAX = 4_096  # decided and in no append yet; then reservations are REFUSED, settlements are not
+SETTLED_MAX = 1_024  # keys that are remembered once they are settled; who asks by an older one may reserve again
 SNAPSHOT_EVERY_EVENTS = 256
 
 
@@ -30,7 +32,7 @@ class Answer(Enum):
     """To a reservation; an `Exceeded` is the other one."""
 
     RESERVED = "reserved"  # durably
-    SETTLING = "settling"  # one by this key is being charged or released
+    SETTLING = "settling"  # one by this key is being charged or released, or has been
     TOO_LATE = "too_late"  # it should have been settled already
     REFUSED = "refused"  # the log does not take it, or too much waits for it: nothing is reserved
     MOVED = "moved"  # another process has the ledger: nothing is reserved here
@@ -47,9 +49,13 @@ class OwnedLedger:
     _is_opening: bool = False  # the log is to have that this process owns it, whatever else there is to write
     _is_opened: bool = False
     _is_doubted: bool = False
+    _said_ms: int | None = None  # when something was said first that no append has confirmed
     _is_with_log: bool = False  # an append is on its way
     _waiting: list[Event] = field(default_factory=list)  # decided, and in no append yet; the oldest first
     _settling: dict[str, Settlement] = field(default_factory=dict)  # by key: asked for; in no append, or in one
+    _abandoned: set[str] = field(default_factory=set)  # of these, releases that nobody has asked for
+
+    _settled: dict[str, None] = field(default_factory=dict)  # keys, the oldest first: a question may come late
 
     # ---- whose it is ------------------------------------------------------------------------------------------------
 
@@ -60,6 +66,11 @@ class OwnedLedger:
     def doubt(self) -> None:
         """Somebody says that another process has it: find out by an append of nothing. Only the log is believed."""
         self._is_doubted = True
+
+    def say(self, now_ms: int) -> None:
+        """Something is answered that needs no append. Whoever does that for long has to find out whether it may."""
+        if self._said_ms is None:
+            self._said_ms = now_ms
 
     @property
     def is_opened(self) -> bool:
@@ -84,7 +95,7 @@ class OwnedLedger:
         ledger = self.ledger
         if self.is_lost:
             return Answer.MOVED
-        if key in self._settling:
+        if key in self._settling or key in self._settled:
             return Answer.SETTLING
         if key in ledger.state.open:
             return Answer.RESERVED
@@ -108,6 +119,15 @@ class OwnedLedger:
         if key in self.ledger.state.open:  # else it follows the reservation
             self._waiting.append(event)
 
+    def abandon(self, key: str, now_ms: int) -> None:
+        """Nobody waits here for this reservation any more: release it, as long as the ledger is this process's.
+
+        Not after that: the next owner may have given it to whoever asked there for the same.
+        """
+        if key in self and key not in self._settling:
+            self._abandoned.add(key)
+            self.settle(key, now_ms, is_charged=False)
+
     def charge_overdue(self, now_ms: int) -> None:
         overdue = [
             key
@@ -128,7 +148,7 @@ class OwnedLedger:
         del self._waiting[:APPEND_EVENTS_MAX]
         if state.owner != self.process:
             taken.insert(0, Opened(now_ms, self.process))
-        self._is_doubted, self._is_with_log = False, True
+        self._is_doubted, self._is_with_log, self._said_ms = False, True, None
         ledger.in_flight.extend(taken)
         is_snapshot = state.version + len(taken) - ledger.snapshot_version >= SNAPSHOT_EVERY_EVENTS
         return Part(
@@ -144,6 +164,8 @@ class OwnedLedger:
     def _is_due(self, now_ms: int, *, hurry: bool) -> bool:
         """A reservation is due at once, and so is whose it is; what only settles waits for one to ride with."""
         if self._is_opening or self._is_doubted:
+            return True
+        if self._said_ms is not None and not 0 <= now_ms - self._said_ms < CONFIRM_MS:
             return True
         if not self._waiting or hurry:
             return bool(self._waiting)
@@ -183,6 +205,10 @@ class OwnedLedger:
                     self._waiting.append(settlement)
             else:
                 self._settling.pop(event.id, None)
+                self._abandoned.discard(event.id)
+                self._settled[event.id] = None
+        while len(self._settled) > SETTLED_MAX:
+            del self._settled[next(iter(self._settled))]
         if part.snapshot is not None:
             ledger.snapshot_version = ledger.state.version
         return answers
@@ -193,7 +219,11 @@ class OwnedLedger:
         held = list(self.ledger.holds)
         for key in held:
             self.ledger.drop(key)
-        self.unsettled = [event for event in self._settling.values() if event.id in self.ledger.state.open]
+        self.unsettled = [
+            event
+            for event in self._settling.values()
+            if event.id in self.ledger.state.open and event.id not in self._abandoned
+        ]
         self._waiting.clear()
         self._settling.clear()
         return dict.fromkeys(held, Answer.MOVED)
@@ -202,11 +232,13 @@ class OwnedLedger:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to look again: a settlement has waited long enough, or a reservation is overdue."""
+        """When to look again: a settlement has waited long enough, something is overdue or unconfirmed."""
         deadlines = [reserved.settle_by_ms for reserved in self.ledger.state.open.values()]
         due_ms = [at_ms for at_ms in deadlines if at_ms is not None]
         if self._waiting:
             due_ms.append(self._waiting[0].at_ms + RIDE_MS_MAX)
+        if self._said_ms is not None:
+            due_ms.append(self._said_ms + CONFIRM_MS)
         return min(due_ms, default=None)
 
     @property

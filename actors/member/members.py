@@ -18,7 +18,7 @@ import trio
 from actors.grants import grant_rules
 from actors.grants.grant_events import GrantIssued
 from actors.grants.grant_rules import GrantFault
-from actors.log.store import Appended, LogStore, OpenItem, Part, UnreadableError
+from actors.log.store import AppendAnswer, Appended, LogStore, OpenItem, Part, UnreadableError
 from actors.member import member_rules
 from actors.member.given import Invited, Issued
 from actors.member.member_events import (
@@ -46,7 +46,7 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 LOOK_S = 1.0  # between looks for grants whose time is up, at most: the wall clock may be set meanwhile
 SNAPSHOT_EVENTS = 64  # of a member since its last snapshot; then there is another
 USER_HANDLE_BYTES = 32
-_ROLL = "members"
+ROLL = "members"
 _HERE = b"{}"
 
 
@@ -81,7 +81,7 @@ class Members:
 
     async def load(self) -> None:
         """Once, at the start."""
-        for item in (await self._store.load(_ROLL)).open_items:
+        for item in (await self._store.load(ROLL)).open_items:
             try:
                 await self._load(item.key)
             except (msgspec.MsgspecError, UnreadableError) as error:  # that member's trouble alone: nobody signs in
@@ -92,7 +92,7 @@ class Members:
         loaded = await self._store.load(stream_of(member_id))
         snapshot = None if loaded.snapshot is None else decode_snapshot(loaded.snapshot.data)
         events = [decode(recorded.data) for recorded in loaded.events]
-        entry = Entry(MemberState(member_id, self._roll.index), events=len(events))
+        entry = Entry(MemberState(member_id, self._roll.index), events=len(events), version=loaded.version)
         if snapshot is not None:
             entry.state.restore(snapshot)
         for event in events:
@@ -161,7 +161,7 @@ class Members:
 
     async def _strike(self, member_id: str) -> Trouble | None:
         """Somebody of whom nothing can be read: off the roll, which is all that has to be true."""
-        answer = await self._store.append(Part(_ROLL, None, self._now_ms(), closed=(member_id,)))
+        answer = await self._store.append(Part(ROLL, None, self._now_ms(), closed=(member_id,)))
         if not isinstance(answer, Appended):
             return Trouble.NOT_WRITTEN
         self._roll.unreadable.discard(member_id)
@@ -306,26 +306,42 @@ class Members:
         return written
 
     async def _write(self, member_id: str, entry: Entry, decided: Sequence[Event]) -> Sequence[Event] | Trouble:
+        answer = await self._append(member_id, entry, decided)
+        return decided if isinstance(answer, Appended) else Trouble.NOT_WRITTEN
+
+    async def _append(self, member_id: str, entry: Entry, decided: Sequence[Event]) -> AppendAnswer:
+        """And let it be true, if it is written."""
         passkeys = [event.passkey.credential_id for event in decided if isinstance(event, MemberJoined | PasskeyAdded)]
         self._roll.member_of.update(dict.fromkeys(passkeys, member_id))
-        was_there, at_ms = entry.state.member is not None, decided[0].at_ms
-        parts = [Part(stream_of(member_id), None, at_ms, tuple(map(encode, decided)))]
-        if not was_there:
-            parts.append(Part(_ROLL, None, at_ms, opened=(OpenItem(member_id, _HERE),)))
-        elif any(isinstance(event, MemberRevoked) for event in decided):
-            parts.append(Part(_ROLL, None, at_ms, closed=(member_id,)))
-        answer = await self._store.append(*parts)
+        at_ms = decided[0].at_ms
+        events = tuple(map(encode, decided))
+        part = Part(stream_of(member_id), self._expected(entry), at_ms, events)
+        answer = await self._store.append(part, *self._of_all(member_id, entry, decided))
         if not isinstance(answer, Appended):
             for credential_id in passkeys:
                 self._roll.member_of.pop(credential_id, None)
-            return Trouble.NOT_WRITTEN
+            return answer
         self._roll.apply(member_id, entry, decided)
+        entry.version = answer.version
         entry.events += len(decided)
         if entry.events >= SNAPSHOT_EVENTS or entry.state.member is None:
-            part = Part(stream_of(member_id), None, at_ms, snapshot=encode(entry.state.snapshot()))
-            if isinstance(await self._store.append(part), Appended):  # else the next event brings another
+            snapshot = Part(stream_of(member_id), self._expected(entry), at_ms, snapshot=encode(entry.state.snapshot()))
+            if isinstance(await self._store.append(snapshot), Appended):  # else the next event brings another
                 entry.events = 0
-        return decided
+        return answer
+
+    def _expected(self, entry: Entry) -> int | None:
+        """The version at which a member's stream is written: any, as nobody else writes to it."""
+        del entry
+        return None
+
+    def _of_all(self, member_id: str, entry: Entry, decided: Sequence[Event]) -> list[Part]:
+        """What the stream of all members is told."""
+        if entry.state.member is None:
+            return [Part(ROLL, None, decided[0].at_ms, opened=(OpenItem(member_id, _HERE),))]
+        if any(isinstance(event, MemberRevoked) for event in decided):
+            return [Part(ROLL, None, decided[0].at_ms, closed=(member_id,))]
+        return []
 
     def _now_ms(self) -> int:
         return self._now().wall_ms

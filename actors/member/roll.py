@@ -22,6 +22,7 @@ class Entry:
     turn: trio.Lock = field(default_factory=trio.Lock)
     planned_ms: int | None = None  # when to look whether a grant of it is over
     events: int = 0  # since its snapshot
+    version: int = 0  # of its stream, as far as it was read
 
 
 class Roll:
@@ -123,6 +124,24 @@ class Roll:
                 self.giver[grant.grant_id] = member_id
                 self.standing.add(grant.grant_id)
         self._plan(member_id, entry)
+
+    def drop(self, member_id: str) -> list[str]:
+        """Forget what is known of a member, to learn it anew: the grants that stood. Nobody is told."""
+        entry = self.entries.pop(member_id, None)
+        if entry is None:
+            return []
+        member, over = entry.state.member, entry.state.grants.clear()
+        if member is not None:
+            for passkey in member.passkeys:
+                self.member_of.pop(passkey.credential_id, None)
+            if member.invite is not None:
+                self.invited.pop(member.invite.invite_hash, None)
+        self._forget(over, entry)
+        return over
+
+    def tell(self, grant_ids: Iterable[str]) -> None:
+        """These are over."""
+        self._tell(grant_ids)
 
     def _forget(self, grant_ids: Iterable[str], entry: Entry) -> None:
         """Those of them that are over; others have only been without an access token for too long."""

@@ -18,11 +18,13 @@ import msgspec
 import trio
 
 from actors.node.moment import Moment
+from gateway.api.about import About
 from gateway.calls.audit import Audit, Decision, Via
 from gateway.identity.authenticator import SPEAKER, NotAdmitted
 from gateway.identity.operators import Operators
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.net.exchange import BODY_BYTES_MAX, BodyTooLarge, Exchange, Receive, Send
+from gateway.net.operation import JSON
 from gateway.net.router import Handler
 from schemas.errors import Code
 
@@ -78,7 +80,10 @@ class OperatorRoute:
     method: str
     scope: OperatorScope | None  # None: any operator
     handler: Handler
+    about: About
     also: Sequence[OperatorScope] = ()  # what it takes besides
+    shape: type[Any] | None = None  # of its body; None: it has none
+    media_type: str = JSON  # of its answer
 
 
 OperatorRoutes: TypeAlias = Mapping[str, OperatorRoute]  # by path, as a router takes it
@@ -91,17 +96,24 @@ class Actions:
         self._now = now
 
     def action(
-        self, name: str, scope: OperatorScope | None, shape: type[Any], act: Act, body_bytes_max: int = BODY_BYTES_MAX
+        self,
+        name: str,
+        scope: OperatorScope | None,
+        shape: type[Any],
+        act: Act,
+        about: About,
+        body_bytes_max: int = BODY_BYTES_MAX,
     ) -> OperatorRoute:
         """`shape` is what the body has to decode to."""
-        return OperatorRoute("POST", scope, partial(self._perform, name, scope, shape, act, body_bytes_max))
+        handler = partial(self._perform, name, scope, shape, act, body_bytes_max)
+        return OperatorRoute("POST", scope, handler, about, shape=shape)
 
-    def removal(self, name: str, scope: OperatorScope, remove: Remove) -> OperatorRoute:
+    def removal(self, name: str, scope: OperatorScope, remove: Remove, about: About) -> OperatorRoute:
         """An action without a body, on what the path names; done, it is answered with 204."""
-        return OperatorRoute("DELETE", scope, partial(self._remove, name, scope, remove))
+        return OperatorRoute("DELETE", scope, partial(self._remove, name, scope, remove), about)
 
-    def look(self, scope: OperatorScope, look: Look) -> OperatorRoute:
-        return OperatorRoute("GET", scope, partial(self._show, scope, look))
+    def look(self, scope: OperatorScope, look: Look, about: About) -> OperatorRoute:
+        return OperatorRoute("GET", scope, partial(self._show, scope, look), about)
 
     def download(
         self,
@@ -110,11 +122,13 @@ class Actions:
         shape: type[Any],
         begin: Begin,
         seconds_max: Callable[[], float],
+        about: About,
+        media_type: str,
     ) -> OperatorRoute:
         """An action that takes all of these scopes, from its beginning to its end. One that takes longer breaks off."""
         first, *others = scopes
         handler = partial(self._download, name, scopes, shape, begin, seconds_max)
-        return OperatorRoute("POST", first, handler, others)
+        return OperatorRoute("POST", first, handler, about, others, shape, media_type)
 
     async def _show(self, scope: OperatorScope, look: Look, exchange: Exchange) -> None:
         operators = self._operators.having(scope)

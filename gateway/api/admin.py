@@ -17,8 +17,11 @@ import msgspec
 from actors.ledger.ledgers import LedgerBook
 from actors.log.store import LogStore
 from actors.node.moment import Moment
+from gateway.api.about import About
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
-from gateway.api.pages import NODE_ID
+from gateway.api.answers import AgentLedgers, CommandHistory, MintedToken, RevokedToken
+from gateway.api.operator_operations import operations_of
+from gateway.api.pages import NODE_ID, NODE_ID_SCHEMA
 from gateway.calls.audit import Audit
 from gateway.governance.spend.report import report
 from gateway.identity.operator_rules import MintRefused, judge_mint
@@ -27,6 +30,7 @@ from gateway.identity.revocations import Revocations
 from gateway.identity.tokens import AGENT_ID, OperatorScope, Principal, TokenClass
 from gateway.main.data_folder import NO_TOKENS, DataFolder, makes_tokens
 from gateway.net.exchange import Exchange
+from gateway.net.operation import Operations
 from gateway.net.router import ANY, Routes, RouteTable
 from gateway.observe.command_history import command_history
 from schemas.errors import Code
@@ -35,7 +39,7 @@ from schemas.registry import REGISTRY
 MSG_ID_PATTERN: str = REGISTRY["node.wire.envelope@2.2.0"].document["properties"]["msg_id"]["pattern"]
 
 
-class _Mint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MintWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token_class: TokenClass
     sub: str
     tenant: str
@@ -43,7 +47,7 @@ class _Mint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     life_s: int
 
 
-class _Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RevokeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jti: Annotated[str, msgspec.Meta(pattern=MSG_ID_PATTERN)]
 
 
@@ -70,10 +74,33 @@ class Admin:
         self._now = now
         actions = Actions(operators, audit, now)
         here = {
-            "/admin/mint": actions.action("mint", OperatorScope.TOKENS_MINT, _Mint, self._mint),
-            "/admin/revoke": actions.action("revoke", OperatorScope.TOKENS_MINT, _Revoke, self._revoke),
-            "/admin/log/{}": actions.look(OperatorScope.FLEET_READ, self._log),
-            "/admin/ledger/{}": actions.look(OperatorScope.SPEND_READ, self._ledger),
+            "/admin/mint": actions.action(
+                "mint", OperatorScope.TOKENS_MINT, MintWish, self._mint, About("Mint a token.", MintedToken)
+            ),
+            "/admin/revoke": actions.action(
+                "revoke",
+                OperatorScope.TOKENS_MINT,
+                RevokeWish,
+                self._revoke,
+                About("Revoke a token, or end a grant.", RevokedToken),
+            ),
+            "/admin/log/{}": actions.look(
+                OperatorScope.FLEET_READ,
+                self._log,
+                About(
+                    "Read the history of a node's commands.",
+                    CommandHistory,
+                    name="node_id",
+                    of_name=NODE_ID_SCHEMA,
+                    query={"after": {"type": "integer", "minimum": 0}},
+                    refuses=(404,),
+                ),
+            ),
+            "/admin/ledger/{}": actions.look(
+                OperatorScope.SPEND_READ,
+                self._ledger,
+                About("Read what an agent has spent.", AgentLedgers, name="agent", refuses=(404,)),
+            ),
         }
         self.operator_routes: tuple[OperatorRoutes, ...] = (here, *more)
         self._table = RouteTable(
@@ -83,6 +110,9 @@ class Admin:
             )
         )
         self.routes: Routes = {"/admin/*": (ANY, self.handle)}
+        self.operations: Operations = {
+            name: operation for routes in self.operator_routes for name, operation in operations_of(routes).items()
+        }
 
     async def handle(self, exchange: Exchange) -> None:
         """Nobody else learns even which routes there are."""
@@ -91,7 +121,7 @@ class Admin:
 
     # ---- actions ----------------------------------------------------------------------------------------------------
 
-    def _mint(self, request: _Mint, operator: Principal) -> Outcome:
+    def _mint(self, request: MintWish, operator: Principal) -> Outcome:
         if not makes_tokens(self._folder.path):
             return Declined("no_tokens", NO_TOKENS, "Ask that issuer for a token with these claims.")
         jti, now_ms = self._new_id(), self._now().wall_ms
@@ -110,7 +140,7 @@ class Admin:
         target = {name: getattr(request, name) for name in ("token_class", "sub", "tenant")}
         return Done({"token": token, "jti": jti}, {**target, "scopes": scopes, "jti": jti})
 
-    async def _revoke(self, request: _Revoke, _: Principal) -> Outcome:
+    async def _revoke(self, request: RevokeWish, _: Principal) -> Outcome:
         if not await self._revocations.revoke(request.jti):
             return Declined("not_durable", self._revocations.NOT_DURABLE, self._revocations.REMEDY, Code.INTERNAL)
         return Done({"revoked": request.jti}, {"jti": request.jti})

@@ -12,20 +12,36 @@ no more at present.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gateway.api.about import About
 from gateway.api.actions import Actions, OperatorRoutes
+from gateway.api.answers import AuditPage
 from gateway.identity.tokens import OperatorScope
 from gateway.net.exchange import Exchange
+from gateway.net.operation import Schema
 from gateway.net.query_rules import read_fields
 from gateway.observe.audit.audit_store import AuditStore
-from gateway.observe.audit.query_rules import BadAuditQuery, read_query
+from gateway.observe.audit.query_rules import FILTERS, TEXT_CHARS_MAX, TIME_RULE, BadAuditQuery, read_query
 from schemas.errors import Code
+
+_TEXT = {"type": "string", "maxLength": TEXT_CHARS_MAX}
+_TIME = {"type": "string", "description": TIME_RULE}
+_NUMBER = {"type": "integer", "minimum": 0}
+_QUERY: Mapping[str, Schema] = {
+    **dict.fromkeys(FILTERS, _TEXT),
+    **dict.fromkeys(("since", "until"), _TIME),
+    **dict.fromkeys(("before", "after", "limit"), _NUMBER),
+}
 
 
 class AdminAudit:
     def __init__(self, actions: Actions, store: AuditStore, wall_ms: Callable[[], int]) -> None:
         self._store = store
         self._wall_ms = wall_ms
-        self.routes: OperatorRoutes = {"/admin/audit": actions.look(OperatorScope.FLEET_READ, self._page)}
+        self.routes: OperatorRoutes = {
+            "/admin/audit": actions.look(
+                OperatorScope.FLEET_READ, self._page, About("Search the kept audit.", AuditPage, query=_QUERY)
+            )
+        }
 
     async def _page(self, exchange: Exchange) -> Mapping[str, Any] | None:
         pairs = read_fields(exchange.scope["query_string"])

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from gateway.api.about import About
 from gateway.api.actions import Actions, BrokenOff, Declined, Download, OperatorRoutes
 from gateway.backup.gathering import BackupError, Wish
 from gateway.backup.live_backups import LiveBackup, LiveBackups
@@ -30,7 +31,13 @@ class AdminBackup:
         self._wall_ms = wall_ms
         self.routes: OperatorRoutes = {
             "/admin/backup": actions.download(
-                "backup", tuple(OperatorScope), Wish, self._take, lambda: backups.settings.download_s_max
+                "backup",
+                tuple(OperatorScope),
+                Wish,
+                self._take,
+                lambda: backups.settings.download_s_max,
+                About("Take a backup, as it is made: a tar archive, the manifest last.", None, refuses=(429,)),
+                MEDIA_TYPE,
             )
         }
 

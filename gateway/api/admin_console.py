@@ -16,7 +16,9 @@ import msgspec
 import trio
 
 from actors.console.passkey_rules import Trouble
+from gateway.api.about import About
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
+from gateway.api.answers import ConsoleLinkMade, OperatorPasskeyList, RemovedPasskey
 from gateway.identity.operator_rules import MintRefused, judge_link
 from gateway.identity.operators import Operators
 from gateway.identity.tokens import OperatorScope, Principal
@@ -66,12 +68,12 @@ class ConsoleDoor(Protocol):
     async def remove_passkey(self, passkey_id: str, by: str) -> Trouble | None: ...
 
 
-class _Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ConsoleLinkWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scopes: list[str] | None = None
     passkey: bool | None = None  # None: for oneself, with all scopes; not for a guest, with fewer
 
 
-class _Remove(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RemovePasskeyWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     passkey: str
 
 
@@ -80,14 +82,26 @@ class AdminConsole:
         self._operators = operators
         self._console = console
         self.routes: OperatorRoutes = {
-            "/admin/console/link": actions.action("console_link", None, _Link, self._link),
-            "/admin/console/passkeys": actions.look(OperatorScope.TOKENS_MINT, self._passkeys),
+            "/admin/console/link": actions.action(
+                "console_link",
+                None,
+                ConsoleLinkWish,
+                self._link,
+                About("Make a link that signs somebody in to the console, once.", ConsoleLinkMade),
+            ),
+            "/admin/console/passkeys": actions.look(
+                OperatorScope.TOKENS_MINT, self._passkeys, About("List the passkeys of operators.", OperatorPasskeyList)
+            ),
             "/admin/console/passkeys/remove": actions.action(
-                "console_passkey_remove", OperatorScope.TOKENS_MINT, _Remove, self._remove
+                "console_passkey_remove",
+                OperatorScope.TOKENS_MINT,
+                RemovePasskeyWish,
+                self._remove,
+                About("Remove an operator's passkey, and what it opened.", RemovedPasskey, refuses=(404,)),
             ),
         }
 
-    def _link(self, request: _Link, operator: Principal) -> Outcome:
+    def _link(self, request: ConsoleLinkWish, operator: Principal) -> Outcome:
         scopes = judge_link(request.scopes, self._operators.minter(operator).scopes)
         if isinstance(scopes, MintRefused):
             return Declined(scopes.reason, scopes.message, scopes.suggested_fix, scopes.code)
@@ -103,7 +117,7 @@ class AdminConsole:
         await trio.lowlevel.checkpoint()
         return {"passkeys": self._console.passkeys()}
 
-    async def _remove(self, request: _Remove, operator: Principal) -> Outcome:
+    async def _remove(self, request: RemovePasskeyWish, operator: Principal) -> Outcome:
         trouble = await self._console.remove_passkey(request.passkey, operator.sub)
         if trouble is None:
             return Done({"removed": request.passkey}, {"passkey_id": request.passkey})

@@ -19,8 +19,10 @@ from actors.member.given import Invited
 from actors.member.member_events import Member
 from actors.member.member_rules import LABEL_CHARS_MAX, Trouble
 from actors.member.members import Members
+from gateway.api.about import About
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
-from gateway.api.pages import refuse_page, wanted_limit
+from gateway.api.answers import InvitedMember, MemberPage, RevokedMember
+from gateway.api.pages import PAGE_OF_IDS, refuse_page, wanted_limit
 from gateway.identity.tokens import TENANT, OperatorScope, Principal
 from gateway.net.exchange import Exchange
 from schemas.echo.names import is_ulid
@@ -67,7 +69,7 @@ class InviteWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: bool = False
 
 
-class _Revoke(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RevokeMemberWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     member: str
 
 
@@ -79,11 +81,25 @@ class AdminMembers:
         self._off = off
         self._base = base
         self.routes: OperatorRoutes = {
-            "/admin/members": actions.look(OperatorScope.TOKENS_MINT, self._page),
-            "/admin/members/invite": actions.action(
-                "member_invite", OperatorScope.TOKENS_MINT, InviteWish, self._invite
+            "/admin/members": actions.look(
+                OperatorScope.TOKENS_MINT,
+                self._page,
+                About("List members of tenants, in pages.", MemberPage, query=PAGE_OF_IDS),
             ),
-            "/admin/members/revoke": actions.action("member_revoke", OperatorScope.TOKENS_MINT, _Revoke, self._revoke),
+            "/admin/members/invite": actions.action(
+                "member_invite",
+                OperatorScope.TOKENS_MINT,
+                InviteWish,
+                self._invite,
+                About("Invite a new member, or one again; the link is shown once.", InvitedMember, refuses=(404,)),
+            ),
+            "/admin/members/revoke": actions.action(
+                "member_revoke",
+                OperatorScope.TOKENS_MINT,
+                RevokeMemberWish,
+                self._revoke,
+                About("Revoke a member, for good.", RevokedMember, refuses=(404,)),
+            ),
         }
 
     async def _page(self, exchange: Exchange) -> Mapping[str, Any] | None:
@@ -111,7 +127,7 @@ class AdminMembers:
         target = {"member_id": member.member_id, "tenant": member.tenant, "sub": member.agent_id}
         return Done(answer, {**target, "scopes": sorted(member.scopes), "replaces": request.member is not None})
 
-    async def _revoke(self, request: _Revoke, operator: Principal) -> Outcome:
+    async def _revoke(self, request: RevokeMemberWish, operator: Principal) -> Outcome:
         if self._members is None:
             return self._declined_off()
         trouble = await self._members.revoke(request.member, operator.sub)

@@ -19,8 +19,18 @@ import msgspec
 from ulid import ULID
 
 from actors.register.register_rules import Refusal, Trouble
+from gateway.api.about import About
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
-from gateway.api.node_list import NodeList
+from gateway.api.answers import (
+    ForgottenNode,
+    NodeIdentities,
+    NodeIdentityOnce,
+    NodePage,
+    RenamedNode,
+    RevokedNode,
+    TaggedNode,
+)
+from gateway.api.node_list import QUERY, NodeList
 from gateway.api.pages import NODE_ID
 from gateway.identity.node_lives import Made, NodeLives, Wanted
 from gateway.identity.tokens import TENANT, OperatorScope, Principal
@@ -36,7 +46,7 @@ ROW = "Node {} of the list: "  # how a refusal of several begins
 _CODES = {Trouble.UNKNOWN_NODE: Code.MANIFEST_NOT_FOUND, Trouble.NOT_WRITTEN: Code.INTERNAL}
 
 
-class _Enroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EnrollWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str
     node_id: str | None = None
     name: str | None = None
@@ -52,20 +62,20 @@ class _Enroll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Wanted(NodeIdentity(node_id, self.tenant), self.name, self.tags)
 
 
-class _EnrollMany(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    nodes: Annotated[list[_Enroll], msgspec.Meta(min_length=1, max_length=ENROLMENT_NODES_MAX)]
+class EnrollManyWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    nodes: Annotated[list[EnrollWish], msgspec.Meta(min_length=1, max_length=ENROLMENT_NODES_MAX)]
 
 
-class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NodeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node: str
     tenant: str | None = None
 
 
-class _Rename(_Node, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RenameWish(NodeWish, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str | None
 
 
-class _Tag(_Node, frozen=True, forbid_unknown_fields=True):
+class TagWish(NodeWish, frozen=True, forbid_unknown_fields=True):
     set: dict[str, str] = {}
     remove: list[str] = []
 
@@ -74,43 +84,74 @@ class AdminNodes:
     def __init__(self, actions: Actions, lives: NodeLives, nodes: NodeList) -> None:
         self._lives = lives
         self.routes: OperatorRoutes = {
-            "/admin/enroll": actions.action("enroll", OperatorScope.FLEET_WRITE, _Enroll, self._enroll),
+            "/admin/enroll": actions.action(
+                "enroll",
+                OperatorScope.FLEET_WRITE,
+                EnrollWish,
+                self._enroll,
+                About("Enroll a node; its identity is shown once.", NodeIdentityOnce),
+            ),
             "/admin/enroll_many": actions.action(
                 "enroll_many",
                 OperatorScope.FLEET_WRITE,
-                _EnrollMany,
+                EnrollManyWish,
                 self._enroll_many,
+                About("Enroll several nodes, all of them or none.", NodeIdentities, refuses=(404,)),
                 body_bytes_max=ENROLMENT_BYTES_MAX,
             ),
             "/admin/node/rename": actions.action(
-                "node_rename", OperatorScope.FLEET_WRITE, _Rename, self._of_node(self._rename)
+                "node_rename",
+                OperatorScope.FLEET_WRITE,
+                RenameWish,
+                self._of_node(self._rename),
+                About("Name a node, or take its name away.", RenamedNode, refuses=(404,)),
             ),
-            "/admin/node/tag": actions.action("node_tag", OperatorScope.FLEET_WRITE, _Tag, self._of_node(self._tag)),
+            "/admin/node/tag": actions.action(
+                "node_tag",
+                OperatorScope.FLEET_WRITE,
+                TagWish,
+                self._of_node(self._tag),
+                About("Set and remove tags of a node.", TaggedNode, refuses=(404,)),
+            ),
             "/admin/node/renew": actions.action(
-                "node_renew", OperatorScope.FLEET_WRITE, _Node, self._of_node(self._renew)
+                "node_renew",
+                OperatorScope.FLEET_WRITE,
+                NodeWish,
+                self._of_node(self._renew),
+                About("Give a node a new identity.", NodeIdentityOnce, refuses=(404,)),
             ),
             "/admin/node/revoke": actions.action(
-                "node_revoke", OperatorScope.FLEET_WRITE, _Node, self._of_node(self._revoke)
+                "node_revoke",
+                OperatorScope.FLEET_WRITE,
+                NodeWish,
+                self._of_node(self._revoke),
+                About("Revoke a node, for good.", RevokedNode, refuses=(404,)),
             ),
             "/admin/node/forget": actions.action(
-                "node_forget", OperatorScope.FLEET_WRITE, _Node, self._of_node(self._forget)
+                "node_forget",
+                OperatorScope.FLEET_WRITE,
+                NodeWish,
+                self._of_node(self._forget),
+                About("Erase what is kept of a revoked node.", ForgottenNode, refuses=(404,)),
             ),
-            "/admin/nodes": actions.look(OperatorScope.FLEET_READ, nodes.page),
+            "/admin/nodes": actions.look(
+                OperatorScope.FLEET_READ, nodes.page, About("List nodes, in pages.", NodePage, query=QUERY)
+            ),
         }
 
-    async def _enroll(self, request: _Enroll, operator: Principal) -> Outcome:
+    async def _enroll(self, request: EnrollWish, operator: Principal) -> Outcome:
         made = await self._made([request], operator, many=False)
         if isinstance(made, Declined):
             return made
         return Done(shown(made[0]), _target(made[0]))
 
-    async def _enroll_many(self, request: _EnrollMany, operator: Principal) -> Outcome:
+    async def _enroll_many(self, request: EnrollManyWish, operator: Principal) -> Outcome:
         made = await self._made(request.nodes, operator, many=True)
         if isinstance(made, Declined):
             return made
         return Done({"nodes": [shown(one) for one in made]}, {"nodes": [_target(one) for one in made]})
 
-    async def _made(self, requests: Sequence[_Enroll], operator: Principal, *, many: bool) -> list[Made] | Declined:
+    async def _made(self, requests: Sequence[EnrollWish], operator: Principal, *, many: bool) -> list[Made] | Declined:
         for row, request in enumerate(requests):
             if not request.is_sound:
                 fix = "A node_id is a ULID in lower case, a tenant has 1 to 64 printable ASCII characters."
@@ -126,36 +167,36 @@ class AdminNodes:
     ) -> Callable[[Any, Principal], Awaitable[Outcome]]:
         """An action on the node that the request names."""
 
-        async def on_node(request: _Node, operator: Principal) -> Outcome:
+        async def on_node(request: NodeWish, operator: Principal) -> Outcome:
             node = self._lives.resolve(request.node, request.tenant)
             return _declined(node) if isinstance(node, Refusal) else await act(node, request, operator.sub)
 
         return on_node
 
-    async def _rename(self, node: NodeIdentity, request: _Rename, by: str) -> Outcome:
+    async def _rename(self, node: NodeIdentity, request: RenameWish, by: str) -> Outcome:
         done = await self._lives.rename(node, request.name, by)
         if isinstance(done, Refusal):
             return _declined(done)
         said = {"node_id": node.node_id, "tenant": node.tenant, "name": done.name}
         return Done(said, said)
 
-    async def _tag(self, node: NodeIdentity, request: _Tag, by: str) -> Outcome:
+    async def _tag(self, node: NodeIdentity, request: TagWish, by: str) -> Outcome:
         done = await self._lives.tag(node, request.set, request.remove, by)
         if isinstance(done, Refusal):
             return _declined(done)
         said = {"node_id": node.node_id, "tenant": node.tenant, "tags": done.tags}
         return Done(said, said)
 
-    async def _renew(self, node: NodeIdentity, _: _Node, by: str) -> Outcome:
+    async def _renew(self, node: NodeIdentity, _: NodeWish, by: str) -> Outcome:
         made = await self._lives.renew_for(node, by)
         return _declined(made) if isinstance(made, Refusal) else Done(shown(made), _target(made))
 
-    async def _revoke(self, node: NodeIdentity, _: _Node, by: str) -> Outcome:
+    async def _revoke(self, node: NodeIdentity, _: NodeWish, by: str) -> Outcome:
         refusal = await self._lives.revoke(node, by)
         said = {"node_id": node.node_id, "tenant": node.tenant}
         return Done({"revoked": node.node_id}, said) if refusal is None else _declined(refusal)
 
-    async def _forget(self, node: NodeIdentity, _: _Node, by: str) -> Outcome:
+    async def _forget(self, node: NodeIdentity, _: NodeWish, by: str) -> Outcome:
         is_erased = await self._lives.forget(node, by)
         if isinstance(is_erased, Refusal):
             return _declined(is_erased)

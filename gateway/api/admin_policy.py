@@ -12,7 +12,9 @@ from typing import Annotated
 import msgspec
 
 from actors.engine.kv import NotPut
+from gateway.api.about import About
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
+from gateway.api.answers import PushedPolicy
 from gateway.governance.policy.shared_source import SHARED_BYTES_MAX, Pushed, SharedPolicy
 from gateway.governance.policy.text import PolicyFlaw
 from gateway.identity.tokens import OperatorScope, Principal
@@ -54,9 +56,15 @@ class AdminPolicy:
     def __init__(self, actions: Actions, policy: SharedPolicy | None) -> None:
         """`policy`: None where it is a file's."""
         self._policy = policy
-        take = OperatorScope.POLICY_WRITE
         self.routes: OperatorRoutes = {
-            "/admin/policy/push": actions.action("push_policy", take, Push, self.push, PUSH_BYTES_MAX)
+            "/admin/policy/push": actions.action(
+                "push_policy",
+                OperatorScope.POLICY_WRITE,
+                Push,
+                self.push,
+                About("Put another policy in force at several gateways.", PushedPolicy),
+                PUSH_BYTES_MAX,
+            )
         }
 
     async def push(self, request: Push, _: Principal) -> Outcome:

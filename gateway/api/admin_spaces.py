@@ -14,8 +14,10 @@ from actors.space.events import Ending, Space
 from actors.space.rooms import Rooms
 from actors.space.spaces import EchoSpaces
 from actors.space.store import Usage
+from gateway.api.about import About
 from gateway.api.actions import Actions, Declined, Done, OperatorRoutes, Outcome
-from gateway.api.pages import refuse_page, wanted_limit
+from gateway.api.answers import SpacePage
+from gateway.api.pages import ID_SCHEMA, PAGE_OF_IDS, refuse_page, wanted_limit
 from gateway.identity.tokens import OperatorScope
 from gateway.net.exchange import Exchange
 from schemas.echo.errors import EchoError
@@ -30,8 +32,15 @@ class AdminSpaces:
         self._spaces = spaces
         self._rooms = rooms
         self.routes: OperatorRoutes = {
-            "/admin/spaces": actions.look(OperatorScope.FLEET_READ, self._page),
-            "/admin/spaces/{}": actions.removal("space_close", OperatorScope.FLEET_WRITE, self._close),
+            "/admin/spaces": actions.look(
+                OperatorScope.FLEET_READ, self._page, About("List live spaces, in pages.", SpacePage, query=PAGE_OF_IDS)
+            ),
+            "/admin/spaces/{}": actions.removal(
+                "space_close",
+                OperatorScope.FLEET_WRITE,
+                self._close,
+                About("End a space at once.", None, name="space_id", of_name=ID_SCHEMA, refuses=(404,)),
+            ),
         }
 
     async def _page(self, exchange: Exchange) -> Mapping[str, Any] | None:

@@ -8,6 +8,7 @@ from actors.node.moment import Moment
 from gateway.api.budget import BudgetRoutes
 from gateway.api.devices import DeviceRoutes
 from gateway.api.health import HealthRoutes
+from gateway.api.operations import AGENTS, EVERYBODY
 from gateway.api.published import PublishedRoutes
 from gateway.api.tools import EventStreams, ToolRoutes
 from gateway.calls.tool_calls import ToolCalls
@@ -15,7 +16,7 @@ from gateway.calls.upstream_tools import UpstreamTools
 from gateway.identity.authenticator import FOR_AGENTS, Authenticator
 from gateway.identity.tokens import Verifier
 from gateway.main.feature import Feature
-from gateway.net.router import Route, Routes
+from gateway.net.router import Route
 
 
 def api_feature(
@@ -26,14 +27,10 @@ def api_feature(
     streams: EventStreams,
     jwks: Mapping[str, Any],
     probe: Callable[[], Awaitable[bool]],
-    *others: Routes,
     upstreams: UpstreamTools | None = None,
     service: str = "kisko-echo",
 ) -> Feature:
-    """`probe` says whether the gateway can serve, `service` what `/healthz` calls it.
-
-    `others` are the routes that not every gateway has.
-    """
+    """`probe` says whether the gateway can serve, `service` what `/healthz` calls it."""
     agents = Authenticator(verifier, now, FOR_AGENTS)
     routes: dict[str, Route] = {
         **ToolRoutes(agents, directory, calls, streams, now, upstreams).routes,
@@ -42,6 +39,4 @@ def api_feature(
         **PublishedRoutes(jwks).routes,
         **HealthRoutes(probe, service).routes,
     }
-    for more in others:
-        routes.update(more)
-    return Feature(routes)
+    return Feature(routes, operations={**AGENTS, **EVERYBODY})

@@ -7,7 +7,9 @@ The numbers name nobody, but they tell how busy a gateway is and what it is runn
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from gateway.api.operations import metrics_operations
 from gateway.identity.authenticator import FOR_OPERATORS, Authenticator
+from gateway.main.feature import Feature
 from gateway.net.exchange import Exchange
 from gateway.net.router import Routes
 from gateway.observe.metrics.text import CONTENT_TYPE
@@ -30,6 +32,10 @@ class MetricsRoute:
         self._render_all = render_all
         self._scrapers = scrapers
         self.routes: Routes = {"/metrics": ("GET", self._page)}
+
+    @property
+    def feature(self) -> Feature:
+        return Feature(self.routes, metrics_operations(is_open=self._scrapers is None))
 
     async def _page(self, exchange: Exchange) -> None:
         if self._scrapers is None or await self._scrapers.admit(exchange) is not None:

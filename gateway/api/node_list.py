@@ -11,13 +11,21 @@ from actors.bus.directory import Directory, NodeRecord
 from actors.register.events import Member
 from actors.register.listed_node import ListedNode, ListedState
 from actors.register.register import Register
-from gateway.api.pages import NODE_ID, PAGE_NODES_DEFAULT, PAGE_NODES_WITH_TOOLS_MAX, wanted_limit
+from gateway.api.pages import NODE_ID, PAGE_NODES_DEFAULT, PAGE_NODES_WITH_TOOLS_MAX, PAGE_OF_NODES, wanted_limit
 from gateway.calls.paging import LOOKS_MAX, page_behind
 from gateway.net.exchange import Exchange
+from gateway.net.operation import Schema
 from schemas.closes import NodeClose
 from schemas.errors import Code
 from schemas.labels import TAG_RULE, is_tag
 
+QUERY: Mapping[str, Schema] = {
+    **PAGE_OF_NODES,
+    "name": {"type": "string"},
+    "tag": {"type": "array", "items": {"type": "string"}},
+    "state": {"enum": [state.value for state in ListedState]},
+    "tenant": {"type": "string"},
+}
 CURSOR_RULE = "Leave them out, or use the nextCursor of the page before and a positive limit."
 
 

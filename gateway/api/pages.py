@@ -10,6 +10,8 @@ from typing import Any
 
 from actors.bus.directory import Directory, NodeRecord
 from gateway.net.exchange import Exchange
+from gateway.net.operation import Schema
+from schemas.echo.names import ULID_PATTERN
 from schemas.ecma import compile_ecma
 from schemas.errors import Code
 from schemas.registry import REGISTRY
@@ -18,7 +20,12 @@ PAGE_NODES_DEFAULT = 200
 PAGE_NODES_MAX = 1000  # asked for more: this many
 PAGE_NODES_WITH_TOOLS_MAX = 200  # the same where each is shown with its tools, of which it may have hundreds
 
-NODE_ID = compile_ecma(REGISTRY["manifest@1.0.0"].document["properties"]["node_id"]["pattern"])
+NODE_ID_SCHEMA: Mapping[str, Any] = REGISTRY["manifest@1.0.0"].document["properties"]["node_id"]
+NODE_ID = compile_ecma(NODE_ID_SCHEMA["pattern"])
+LIMIT_SCHEMA: Mapping[str, Any] = {"type": "integer", "minimum": 1}
+ID_SCHEMA: Mapping[str, Any] = {"type": "string", "pattern": ULID_PATTERN}
+PAGE_OF_NODES: Mapping[str, Schema] = {"limit": LIMIT_SCHEMA, "cursor": NODE_ID_SCHEMA}
+PAGE_OF_IDS: Mapping[str, Schema] = {"limit": LIMIT_SCHEMA, "cursor": ID_SCHEMA}
 
 
 def wanted_limit(exchange: Exchange, default: int) -> int | None:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import msgspec
-
 from actors.bus.bus import Bus
 from actors.bus.directory import Directory
 from actors.ledger.ledgers import LedgerBook
@@ -29,6 +27,7 @@ from gateway.console.live import Live, LiveAsk
 from gateway.console.node_page import HistoryAsk, NodeAsk, NodePages
 from gateway.console.policy_pages import ExplainAsk, PolicyPages
 from gateway.console.settings import ConsoleSettings
+from gateway.console.sign_in import Nothing
 from gateway.console.world_pages import SpacesAsk, SpacesShown, spaces_page, upstreams_page
 from gateway.governance.governor import Governor
 from gateway.governance.policy.shared_source import SharedPolicy
@@ -53,10 +52,6 @@ class NodeSessions(Bus, Protocol):
     def intervals_of(self, node_id: str, cap_id: str) -> list[int]: ...
 
 
-class Nothing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of a call that takes nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """Where what is shown comes from."""
@@ -73,6 +68,7 @@ class Shown:
     policy: PolicySource | SharedPolicy
     upstreams: Upstreams
     spaces: SpacesShown | None  # None: there are none
+    engine: Callable[[], Mapping[str, Any] | None]  # with its processes; None: there is one process, and no engine
     settings: ConsoleSettings
     now: Callable[[], Moment]
 
@@ -111,7 +107,7 @@ class ConsoleData:
             reads("policy/explain", ExplainAsk, lambda ask, _: policy.explain(ask)),
             reads("spaces", SpacesAsk, lambda ask, _: spaces_page(shown.spaces, ask)),
             reads("upstreams", Nothing, lambda _ask, _: upstreams_page(shown.upstreams, now())),
-            reads("engine", Nothing, lambda _ask, _: {"engine": None}),  # one process, and no engine
+            reads("engine", Nothing, lambda _ask, _: {"engine": shown.engine()}),
             reads("audit", AuditAsk, self._audit),
             reads("audit/export", AuditAsk, self._export),
         )

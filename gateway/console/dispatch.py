@@ -33,6 +33,7 @@ from gateway.console.answers import (
 from gateway.console.api import ConsoleCall, NoAnswer, Streamed
 from gateway.console.cookies import SESSION, cookie_of
 from gateway.console.feeds import Feeds
+from gateway.console.operations import SESSION_CREDENTIAL, call_operation
 from gateway.console.session_rules import Session
 from gateway.console.settings import ConsoleSettings
 from gateway.console.sign_in import CredentialShown, LinkShown, Nothing, PasskeyNamed, SignIn
@@ -40,6 +41,7 @@ from gateway.identity.authenticator import SPEAKER
 from gateway.identity.tokens import OperatorScope, Principal, TokenFault
 from gateway.net.echo_answers import media_type
 from gateway.net.exchange import BODY_BYTES_MAX, BodyTooLarge, Exchange
+from gateway.net.operation import Operations
 from gateway.net.rates import Rate, address_of
 from gateway.net.router import ANY, Handler, Routes
 from schemas.errors import Code
@@ -49,10 +51,10 @@ ADMIN_PATH_CHARS_MAX = 256  # of `act`; a longer one is refused
 FEEDS_FULL_RETRY_MS = 5_000
 
 
-class _Act(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ActWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, msgspec.Meta(pattern="^/admin/", max_length=ADMIN_PATH_CHARS_MAX)]
     method: Literal["POST", "DELETE"]
-    body: msgspec.Raw = msgspec.Raw(b"{}")
+    body: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"{}"))
 
 
 OpenHandler: TypeAlias = Callable[[Exchange, Any], Awaitable[None]]
@@ -101,13 +103,20 @@ class ConsoleApi:
             "passkey": _InSession(CredentialShown, sign_in.finish_passkey, "console_passkey_add"),
             "passkeys": _InSession(Nothing, sign_in.passkeys),
             "passkey/remove": _InSession(PasskeyNamed, sign_in.remove, "console_passkey_remove"),
-            "act": _InSession(_Act, self._act, "console_act"),
+            "act": _InSession(ActWish, self._act, "console_act"),
         }
         for call in calls:
             if call.name in self._in_session or call.name in self._open:
                 raise ValueError(f"two calls of the console have the name {call.name}")
             self._in_session[call.name] = _InSession(call.shape, partial(self._answer, call), call.action, call.scope)
         self.routes: Routes = {f"{API}*": (ANY, self._handle)}
+        self.operations: Operations = {
+            **{f"POST {API}{name}": call_operation(shape) for name, (shape, _) in self._open.items()},
+            **{
+                f"POST {API}{name}": call_operation(call.shape, (SESSION_CREDENTIAL,))
+                for name, call in self._in_session.items()
+            },
+        }
 
     async def _handle(self, exchange: Exchange) -> None:
         if exchange.method != "POST":
@@ -221,7 +230,7 @@ class ConsoleApi:
         await self._feeds.serve(exchange, session, found)
         return None
 
-    async def _act(self, exchange: Exchange, request: _Act, session: Session, line: ActionLine) -> None:
+    async def _act(self, exchange: Exchange, request: ActWish, session: Session, line: ActionLine) -> None:
         line.left_elsewhere()
 
         def speaker() -> Principal | TokenFault:

@@ -31,6 +31,7 @@ from gateway.identity.passkeys.ceremony_rules import Ceremonies
 from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.identity.passkeys.relying_party import RelyingParty, UnfitBaseError
 from gateway.identity.tokens import NEVER_MS, OperatorScope, Principal, TokenClass, Verifier
+from gateway.net.operation import Operations
 from gateway.net.router import Handler, Routes
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -61,6 +62,7 @@ class Console:
     ) -> None:
         """`is_known_elsewhere`: whether a passkey is of another realm. `act` answers requests under `/admin`."""
         self.routes: Routes = {}
+        self.operations: Operations = {}
         self.off = origin if isinstance(origin, ConsoleOff) else None
         self._origin = origin
         self._new_id = new_id
@@ -73,7 +75,9 @@ class Console:
         party = _party_at(origin)
         sign_in = SignIn(self.access, ceremonies, party, is_known_elsewhere, audit, now, new_id)
         api = ConsoleApi(self.access, sign_in, self.feeds, calls, act, audit, settings, origin, now)
-        self.routes = {**ConsolePages(origin, PASSKEY_SCRIPT, settings, now).routes, **api.routes}
+        pages = ConsolePages(origin, PASSKEY_SCRIPT, settings, now)
+        self.routes = {**pages.routes, **api.routes}
+        self.operations = {**pages.operations, **api.operations}
 
     # ---- as a feature ------------------------------------------------------------------------------------------------
 

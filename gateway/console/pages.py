@@ -9,8 +9,10 @@ from urllib.parse import urlsplit
 
 from actors.node.moment import Moment
 from gateway.console.answers import NO_STORE, refuse_rate
+from gateway.console.operations import shell_operations
 from gateway.console.settings import ConsoleSettings
 from gateway.net.exchange import Exchange
+from gateway.net.operation import Operations
 from gateway.net.rates import Rate, address_of
 from gateway.net.router import Route, Routes
 from gateway.pages.assets import Assets
@@ -34,11 +36,9 @@ class ConsolePages:
         self._rate = Rate(settings.pages_burst, settings.pages_per_s)
         self._renderer = Renderer(TEMPLATES, ASSETS)
         shell: Route = ("GET", self._show)
-        self.routes: Routes = {
-            CONSOLE: shell,
-            f"{CONSOLE}/*": shell,
-            **Assets(ASSETS, STATIC, passkey_script).routes,
-        }
+        assets = Assets(ASSETS, STATIC, passkey_script)
+        self.routes: Routes = {CONSOLE: shell, f"{CONSOLE}/*": shell, **assets.routes}
+        self.operations: Operations = {**shell_operations(CONSOLE), **assets.operations}
 
     async def _show(self, exchange: Exchange) -> None:
         wait_ms = self._rate.take(address_of(exchange), self._now().mono_s)

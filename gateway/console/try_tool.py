@@ -22,7 +22,7 @@ from schemas.errors import Code, ErrorEnvelope, envelope
 from schemas.projection import ToolName, parse_tool_name
 
 
-class _Try(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TryAsk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node_id: str
     tool: str
     arguments: msgspec.Raw
@@ -32,9 +32,9 @@ class TryTool:
     def __init__(self, directory: Directory, calls: ToolCalls) -> None:
         self._directory = directory
         self._calls = calls
-        self.call = ConsoleCall("try", OperatorScope.TOKENS_MINT, _Try, self._answer, action="try_tool")
+        self.call = ConsoleCall("try", OperatorScope.TOKENS_MINT, TryAsk, self._answer, action="try_tool")
 
-    async def _answer(self, asked: _Try, operator: Principal) -> Answer:
+    async def _answer(self, asked: TryAsk, operator: Principal) -> Answer:
         record, target = self._directory.find(asked.node_id), parse_tool_name(asked.tool)
         if record is None or not isinstance(target, ToolName) or target.node_id != asked.node_id:
             fix = "Take both from the node's page: it lists the tools of the node."

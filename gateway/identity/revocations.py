@@ -83,6 +83,10 @@ class SharedRevocations:
                 return False
         return True
 
+    def ended(self, token_id: str) -> None:
+        """Another process has ended this by some other way: what it opened here ends too."""
+        self.end_opened(token_id)
+
     def _heard(self, change: Entry | Gone) -> None:
         """What has ended stays refused here: its token is over by itself."""
         if isinstance(change, Entry):

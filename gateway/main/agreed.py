@@ -5,11 +5,16 @@ Each has one interface, whoever decides: whatever uses it does not know whether 
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import trio
 
 from actors.bus.directory import OwnersDirectory
+from actors.console.operator_passkeys import OperatorPasskeys
 from actors.log.store import LogStore
+from actors.member.members import Members
+from actors.member.settings import MemberSettings
+from actors.node.moment import Moment
 from actors.register.register import Register
 from gateway.governance.policy.shared_source import SharedPolicy
 from gateway.governance.policy.source import PolicySource
@@ -17,6 +22,19 @@ from gateway.identity.leaf_files import LeafFiles
 from gateway.identity.node_lives import Leafs
 from gateway.identity.revocations import FolderRevocations, SharedRevocations
 from gateway.main.data_folder import DataFolder
+
+MakeMembers: TypeAlias = Callable[
+    [
+        LogStore,
+        MemberSettings,
+        Callable[[], Moment],
+        Callable[[int], bytes],
+        Callable[[], str],
+        Callable[[], str],
+    ],
+    Members,
+]
+MakePasskeys: TypeAlias = Callable[[LogStore, int, Callable[[], int]], OperatorPasskeys]
 
 
 @dataclass(slots=True)
@@ -30,6 +48,9 @@ class Agreed:
     load: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
     find_leaf: Callable[[str], Awaitable[object]] | None = None
     """As `actors.node.services.NodeServices` has it."""
+
+    members: MakeMembers = Members
+    passkeys: MakePasskeys = OperatorPasskeys
 
     @property
     def pushed(self) -> SharedPolicy | None:

@@ -5,12 +5,17 @@ the others do not know it.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from actors.bus.directory import OwnersDirectory
+from actors.console.operator_passkeys import STREAM as PASSKEYS
+from actors.console.shared_passkeys import SharedPasskeys
 from actors.engine.facts import Facts
 from actors.engine.feeds import Feeds
 from actors.engine.settings import PresenceSettings
 from actors.log.store import LogStore
+from actors.member.members import ROLL
+from actors.member.shared_members import SharedMembers
 from actors.node.moment import Moment
 from actors.register.register import STREAM as REGISTER
 from actors.register.shared_register import SharedRegister
@@ -49,7 +54,18 @@ def agreed_among_several(
                 "the engine does not take what the data folder has: see that NATS has room, and try again"
             )
 
-    return Agreed(register, leafs, shared, revocations, load, leafs.find)
+    def members(*given: Any) -> SharedMembers:
+        made = SharedMembers(*given, tries_max=settings.record_tries_max, grew=feeds.grew)
+        feeds.follow(ROLL, made.read_on)
+        return made
+
+    def passkeys(log: LogStore, passkeys_max: int, wall_ms: Callable[[], int]) -> SharedPasskeys:
+        made = SharedPasskeys(log, passkeys_max, wall_ms, settings.record_tries_max, feeds.grew)
+        made.on_removed = revocations.ended
+        feeds.follow(PASSKEYS, made.read_on)
+        return made
+
+    return Agreed(register, leafs, shared, revocations, load, leafs.find, members, passkeys)
 
 
 def _text_of(policy: PolicySource) -> str | None:

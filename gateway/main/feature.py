@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from actors.supervision.supervisor import Supervisor
 from gateway.main.session_kind import SessionKind
+from gateway.net.operation import Operations
 from gateway.net.refusal_form import FormOf, device_form_only
 from gateway.net.router import Route
 
@@ -24,6 +25,8 @@ def _never(_: object) -> bool:
 @dataclass(frozen=True, slots=True)
 class Feature:
     routes: Mapping[str, Route] = field(default_factory=dict)
+    operations: Operations = field(default_factory=dict)
+    """What each route is for: the OpenAPI document is made of this (`gateway/net/operation.py`)."""
     start: Callable[[Supervisor], None] = _nothing
     """Start what runs for as long as the gateway does."""
     revoke: Callable[[str], None] = _nothing

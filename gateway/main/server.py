@@ -15,7 +15,6 @@ from typing import Protocol, TypeAlias
 import trio
 
 from actors.bus.renewal import NotRenewed, Renewed
-from actors.console.operator_passkeys import OperatorPasskeys
 from actors.member.members import Members
 from actors.project.projects import Projects
 from actors.push.counts import PushCounts
@@ -37,6 +36,7 @@ from gateway.api.feature import api_feature
 from gateway.api.health import is_ready
 from gateway.api.metrics import FOR_SCRAPERS, MetricsRoute
 from gateway.api.node_list import NodeList
+from gateway.api.openapi_route import BOTH, OPERATORS, PUBLIC, OpenApiRoute
 from gateway.backup.live_backups import LiveBackups
 from gateway.calls.audit import Audit
 from gateway.calls.tool_calls import ToolCalls
@@ -194,6 +194,8 @@ async def running(
             opened_audit(place.audit, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
         ):
+            if shares:
+                folder.is_on_engine()
             store, supervisor = side.store, Supervisor()
             await nursery.start(supervisor.run)
             agreed = side.agree(folder, policy_file)
@@ -220,6 +222,7 @@ async def running(
                 side.takes_nodes,
                 agreed.register,
                 agreed.find_leaf,
+                pays_at_hand=side.pays_at_hand,
             )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
@@ -228,7 +231,8 @@ async def running(
             agreed.register.on_others = lives.others_did
             await lives.load()
             devices.on_login = lives.logged_in
-            governor = Governor(lambda: policy.current, devices.ledgers, directory)
+            governor = Governor(lambda: policy.current, devices.ledgers if side.pays_at_hand else None, directory)
+            devices.book = side.pay(supervisor, governor, devices.ledgers)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
@@ -242,17 +246,18 @@ async def running(
 
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream, SocketLines())
+            side.share_streams(streams)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             members = None
             if token_keys is None:
-                members = Members(
+                members = agreed.members(
                     store, settings.members, now_here, os.urandom, new_id, lambda: f"agent_{uuid.uuid4()}"
                 )
                 await members.load()
             limits = CeremonyLimits(settings.echo.ceremonies_max, settings.echo.ceremonies_per_address_max)
             ceremonies = Ceremonies(limits)
 
-            operator_passkeys = OperatorPasskeys(store, settings.console.passkeys_max, lambda: now_here().wall_ms)
+            operator_passkeys = agreed.passkeys(store, settings.console.passkeys_max, lambda: now_here().wall_ms)
             await operator_passkeys.load()
 
             # A passkey is of one realm: a member's of a tenant, a member's of a space, or an operator's.
@@ -330,9 +335,10 @@ async def running(
                 calls=audit.counts,
                 streams=streams,
                 directory=directory,
+                sessions=devices.fleet.nodes,
                 drops=devices.counts,
                 store=store,
-                ledgers=devices.ledgers,
+                ledgers=devices.book,
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
@@ -356,7 +362,7 @@ async def running(
             since_ms = folder.operators_since_ms
             operators = Operators(folder.verifier, now_here, since_ms)
             scrapers = Operators(folder.verifier, now_here, since_ms, FOR_SCRAPERS).having(OperatorScope.FLEET_READ)
-            ledgers = devices.ledgers
+            ledgers = devices.book
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
             actions = Actions(operators, audit, now_here)
 
@@ -381,6 +387,7 @@ async def running(
                 audit,
                 spaces,
                 admin_spaces,
+                side.shown,
                 operator_passkeys,
                 ceremonies,
                 is_of_a_member,
@@ -391,7 +398,7 @@ async def running(
             blobs = None if echo.static is None else echo.static.blobs
             backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs, place.number)
             more = [
-                AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,
+                *(() if shares else (AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,)),
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console.console).routes,
@@ -403,14 +410,18 @@ async def running(
                 more.append(admin_spaces.routes)
             agreed.revocations.end_opened = revoke
             admin_api = Admin(operators, folder, store, ledgers, audit, agreed.revocations, new_id, now_here, *more)
-            admin_routes = {**admin_api.routes, **console.console.routes}
             siblings = Siblings(place, page.render)
             metrics = MetricsRoute(
                 page.render,
                 None if settings.http.metrics_open else scrapers,
                 siblings.all_pages if side.shares_ports else None,
             )
-            metrics_routes = metrics.routes
+            for_operators = (
+                Feature(admin_api.routes, admin_api.operations),
+                Feature(console.console.routes, console.console.operations),
+                metrics.feature,
+            )
+            openapi = OpenApiRoute(PUBLIC if admin is not None else BOTH)
             features = (
                 Feature(start=lives.start, revoke=devices.fleet.revoke),
                 *console.features,
@@ -425,13 +436,15 @@ async def running(
                     subscribe,
                     folder.jwks,
                     lambda: is_ready(store, spaces, now_here().wall_ms, side.is_ready),
-                    *((admin_routes, metrics_routes) if admin is None else ()),
                     upstreams=upstream_calls,
                     service=settings.echo.service_name,
                 ),
                 *echo.features,
                 *signing_in.features,
+                *(for_operators if admin is None else ()),
+                openapi.feature,
             )
+            openapi.describe(features)
             for feature in features:
                 feature.start(supervisor)
 
@@ -491,9 +504,12 @@ async def running(
                 console_at.base.port = http_port
             operators_at, http_doors = None, [door]
             if admin is not None:
+                openapi = OpenApiRoute(OPERATORS)
+                here = (*for_operators, openapi.feature)
+                openapi.describe(here)
                 admin_door = Door(
                     supervisor,
-                    Router(new_id, admin_routes, metrics_routes, serves=side.serves),
+                    Router(new_id, *(feature.routes for feature in here), serves=side.serves),
                     body_bytes_max=_body_bytes_max,
                     settings=door_settings,
                     tls=http_tls if isinstance(admin, Address) else None,  # who may reach a socket, its file says

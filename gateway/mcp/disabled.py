@@ -2,6 +2,7 @@
 
 from gateway.identity.oauth.documents import ISSUER_PATH, SERVER_DOCUMENT
 from gateway.main.feature import Feature
+from gateway.mcp.operations import disabled_operations
 from gateway.mcp.views import VIEWS
 from gateway.net.echo_answers import refuse
 from gateway.net.exchange import Exchange
@@ -16,4 +17,5 @@ async def _refuse(exchange: Exchange) -> None:
 def disabled_feature() -> Feature:
     routes: dict[str, Route] = {path: (ANY, _refuse) for view in VIEWS for path in (view.path, view.metadata_path)}
     sign_in: dict[str, Route] = dict.fromkeys((SERVER_DOCUMENT, ISSUER_PATH, f"{ISSUER_PATH}/*"), (ANY, _refuse))
-    return Feature({**routes, **sign_in})
+    paths = (*routes, SERVER_DOCUMENT, ISSUER_PATH, f"{ISSUER_PATH}/token")
+    return Feature({**routes, **sign_in}, disabled_operations(paths))

@@ -17,6 +17,7 @@ from gateway.mcp.binding import Binding
 from gateway.mcp.forward import Forwards
 from gateway.mcp.kinds import KindEndpoint
 from gateway.mcp.lane import SESSION_ID, Lane, LaneFault, Transport
+from gateway.mcp.operations import view_operations
 from gateway.mcp.origins import EXPOSED, answer_preflight, security
 from gateway.mcp.request_log import logged, note
 from gateway.mcp.sessions import Sessions
@@ -87,7 +88,8 @@ class McpEndpoint:
     @property
     def feature(self) -> Feature:
         routes = {self.view.path: (ANY, self.handle), self.view.metadata_path: (ANY, self.metadata)}
-        return Feature(routes, self.start, self.revoke, self.end_all)
+        operations = view_operations(self.view.path, self.view.metadata_path)
+        return Feature(routes, operations, self.start, self.revoke, self.end_all)
 
     def start(self, supervisor: Supervisor) -> None:
         self._lane.start(supervisor)

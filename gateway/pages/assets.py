@@ -8,7 +8,9 @@ import hashlib
 from pathlib import Path
 
 from gateway.net.echo_answers import refuse, refuse_method
+from gateway.net.error_forms import ECHO
 from gateway.net.exchange import Exchange
+from gateway.net.operation import Answer, Operation, Operations
 from gateway.net.router import ANY, Routes
 from schemas.echo.errors import EchoError
 
@@ -29,6 +31,17 @@ class Assets:
         self._contents = {path.name: path.read_bytes() for path in paths}
         self._tags = {name: hashlib.sha256(content).hexdigest()[:32] for name, content in self._contents.items()}
         self.routes: Routes = {f"{at}/{{}}": (ANY, self._serve)}
+        self.operations: Operations = {
+            f"GET {at}/{{asset}}": Operation(
+                summary="What pages load.",
+                tag="Pages",
+                form=ECHO,
+                names={"asset": {"enum": sorted(self._contents)}},
+                headers={"If-None-Match": {"type": "string"}},
+                answers={200: Answer("Its content.", None, "*/*"), 304: Answer("Not changed.", media_type=None)},
+                refuses=(404,),
+            )
+        }
 
     async def _serve(self, exchange: Exchange) -> None:
         content = self._contents.get(exchange.name)

@@ -16,11 +16,13 @@ from gateway.main.feature import Feature
 from gateway.main.session_kind import SessionKind
 from gateway.net.cors import CORS
 from gateway.net.echo_refusal import ERROR_OF_STATUS, say
+from gateway.net.operation import chosen
 from gateway.net.refusal_counts import counted
 from gateway.net.refusal_form import RefusalForm, Refused
 from gateway.net.router import Route
 from gateway.projects.bearer import ProjectBearer
 from gateway.projects.iam_service import IamService
+from gateway.projects.operations import PROJECTS, UPLOADS
 from gateway.projects.operator_routes import OperatorRoutes
 from gateway.projects.project_routes import PATH, AdmitAddress, ProjectRoutes
 from gateway.projects.project_service import ProjectService
@@ -52,6 +54,7 @@ class ProjectsFeature:
     def feature(self) -> Feature:
         return Feature(
             counted({**self.table.routes, **self.more}, self._refused),
+            operations=chosen([*self.table.endpoints, *(UPLOADS if self.more else ())], PROJECTS),
             start=self._start,
             refusal_form=self._form_at,
             counts_bodies=lambda path: path == PATH or path.startswith(f"{PATH}/") or self._is_more(path),

@@ -18,25 +18,25 @@ from schemas.echo.times import rfc3339
 Scope = Annotated[str, msgspec.Meta(max_length=256)]  # with spaces between, as in OAuth
 
 
-class _Switch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SwitchWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool
     space_token: SpaceToken | None = None
 
 
-class _Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scope: Scope
     ttl_seconds: Seconds | None = None
     label: str = ""
     space_token: SpaceToken | None = None
 
 
-class _Invite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RoomInviteWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scope: Scope
     ttl_seconds: Seconds | None = None
     space_token: SpaceToken | None = None
 
 
-_T = TypeVar("_T", _Switch, _Token, _Invite)
+_T = TypeVar("_T", SwitchWish, TokenWish, RoomInviteWish)
 
 
 class IamService:
@@ -47,7 +47,7 @@ class IamService:
         self._base = base
 
     async def switch(self, project_id: str, body: object) -> Mapping[str, Any] | EchoError:
-        asked = self._read(project_id, body, _Switch)
+        asked = self._read(project_id, body, SwitchWish)
         if isinstance(asked, EchoError):
             return asked
         wish, space = asked
@@ -55,7 +55,7 @@ class IamService:
         return switched if isinstance(switched, EchoError) else {"enabled": wish.enabled, "space_id": space.space_id}
 
     async def give_token(self, project_id: str, body: object) -> Mapping[str, Any] | EchoError:
-        asked = self._read(project_id, body, _Token)
+        asked = self._read(project_id, body, TokenWish)
         if isinstance(asked, EchoError):
             return asked
         wish, space = asked
@@ -104,7 +104,7 @@ class IamService:
         return EchoError.NOT_FOUND
 
     async def invite(self, project_id: str, body: object) -> Mapping[str, Any] | EchoError:
-        asked = self._read(project_id, body, _Invite)
+        asked = self._read(project_id, body, RoomInviteWish)
         if isinstance(asked, EchoError):
             return asked
         wish, space = asked

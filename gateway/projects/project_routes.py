@@ -52,6 +52,16 @@ class ProjectRoutes:
                 raise ValueError(f"two parts bring the route {pattern}")
             self._table[pattern] = methods
 
+    @property
+    def endpoints(self) -> list[tuple[str, str]]:
+        """Methods and paths, as a router has paths."""
+        below = [
+            (method, f"{PATH}/{{}}{f'/{pattern}' if pattern else ''}")
+            for pattern, methods in self._table.items()
+            for method in methods
+        ]
+        return [*((method, PATH) for method in self._of_all), *below]
+
     async def _handle_all(self, exchange: Exchange) -> None:
         await self._answer(exchange, [(self._of_all, "")], "")
 

@@ -22,7 +22,7 @@ Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 SpaceToken = Annotated[str, msgspec.Meta(max_length=128)]
 
 
-class _Create(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CreateWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     app_name: str | None = None
     domain: Annotated[str, msgspec.Meta(max_length=253)] | None = None
@@ -34,16 +34,16 @@ class _Create(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ttl_seconds: Seconds | None = None
 
 
-class _Book(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class BookWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     space_token: SpaceToken | None = None
 
 
-class _AddSpace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AddSpaceWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str | None = None
     ttl_seconds: Seconds | None = None
 
 
-class _Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PromptWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     system_prompt: str | None
 
 
@@ -62,7 +62,7 @@ class ProjectService:
         self._spaces = spaces
 
     async def create(self, body: object) -> ProjectDocument | EchoError:
-        wish = read_body(body, _Create)
+        wish = read_body(body, CreateWish)
         if isinstance(wish, EchoError):
             return wish
         new = NewProject(
@@ -95,7 +95,7 @@ class ProjectService:
         return project if isinstance(project, EchoError) else self.documents.description(project)
 
     async def set_prompt(self, project_id: str, body: object) -> Mapping[str, Any] | EchoError:
-        wish = read_body(body, _Prompt)
+        wish = read_body(body, PromptWish)
         if isinstance(wish, EchoError):
             return wish
         project = await self.projects.set_prompt(project_id, wish.system_prompt)
@@ -104,7 +104,7 @@ class ProjectService:
         return {"system_prompt": self.documents.system_prompt(project)}
 
     async def book(self, project_id: str, body: object) -> ProjectDocument | EchoError:
-        wish = read_body(body, _Book)
+        wish = read_body(body, BookWish)
         if isinstance(wish, EchoError):
             return wish
         old = None if wish.space_token is None else self.room(project_id, wish.space_token)
@@ -113,7 +113,7 @@ class ProjectService:
         return self._told(await self.projects.replace_space(project_id, None if old is None else old.space_id))
 
     async def add_space(self, project_id: str, body: object) -> ProjectDocument | EchoError:
-        wish = read_body(body, _AddSpace)
+        wish = read_body(body, AddSpaceWish)
         if isinstance(wish, EchoError):
             return wish
         return self._told(await self.projects.attach_space(project_id, wish.name, wish.ttl_seconds))

@@ -31,6 +31,7 @@ from gateway.net.refusal_counts import counted
 from gateway.push.endpoint_rules import PushHosts
 from gateway.push.network import Internet, Network, tls_contexts
 from gateway.push.notify_shares import NotifyShares
+from gateway.push.operations import PROJECT_PUSH
 from gateway.push.project_push import AdmitAddress, ProjectPush
 from gateway.push.push_service import PushService, PushTools
 from gateway.push.sender import Sender
@@ -107,7 +108,7 @@ async def project_push_feature(
         start = partial(_start_owners, owners)
         service = None if tools is None else push_of_projects(owners, tools, settings)
     push = ProjectPush(service, is_there, bearer_fault, admit_address, settings, lambda: spaces.now().mono_s)
-    return Feature(counted(push.routes, spaces.counts.requests_refused), start=start)
+    return Feature(counted(push.routes, spaces.counts.requests_refused), operations=PROJECT_PUSH, start=start)
 
 
 def push_of_projects(owners: ProjectOwners, tools: PushTools, settings: PushSettings) -> PushService:

@@ -13,6 +13,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.calls.audit import Audit
 from gateway.identity.passkeys.page_script import PASSKEY_SCRIPT
 from gateway.main.feature import Feature
+from gateway.net.operation import chosen
 from gateway.net.refusal_counts import counted
 from gateway.net.router import Route
 from gateway.pages.assets import Assets
@@ -24,6 +25,7 @@ from gateway.spaces.iam_ceremonies import IamCeremonies, PasskeyCeremonies
 from gateway.spaces.iam_routes import IamRoutes
 from gateway.spaces.kv_routes import KvRoutes
 from gateway.spaces.mcp_sessions import RoomSessions
+from gateway.spaces.operations import REST, ROOM, with_scopes
 from gateway.spaces.pages import ASSETS, STATIC
 from gateway.spaces.pages.page_routes import PageRoutes, Protection
 from gateway.spaces.refusals import form_at
@@ -88,11 +90,13 @@ def spaces_feature(
         protection,
         has_push=push.is_configured,
     )
+    assets = Assets(ASSETS, STATIC, PASSKEY_SCRIPT)
+    of_spaces = SpaceRoutes(spaces, admission, kv, documents, settings, more)
     routes: dict[str, Route] = {
         **pages.routes,
-        **Assets(ASSETS, STATIC, PASSKEY_SCRIPT).routes,
+        **assets.routes,
         **Creation(spaces, admission, documents, settings, base, pages.refuse).routes,
-        **SpaceRoutes(spaces, admission, kv, documents, settings, more).routes,
+        **of_spaces.routes,
         **TextRoutes(admission, documents).routes,
     }
     refused = spaces.counts.requests_refused
@@ -103,6 +107,7 @@ def spaces_feature(
     iam.on_grant_end.append(sessions.end_grant)
     return Feature(
         counted(routes, refused),
+        operations={**REST, **with_scopes(chosen(of_spaces.endpoints, ROOM)), **assets.operations},
         refusal_form=partial(form_at, refused=refused),
         counts_bodies=counts_bodies,
         session_kinds=(sessions,),

@@ -11,7 +11,7 @@ from actors.space.store import StoredFile
 from gateway.net.body_pace_rules import BodyPace
 from gateway.net.byte_range_rules import ByteRange, Unsatisfiable, byte_range
 from gateway.net.cors import CORS
-from gateway.net.exchange import BodyTooLarge, Exchange, Receive, Send
+from gateway.net.exchange import CORRELATION_ID, BodyTooLarge, Exchange, Receive, Send
 from gateway.spaces.admission import SpaceAdmission, address_of
 from gateway.spaces.answers import NO_STORE, media_type, refuse
 from gateway.spaces.documents import Documents
@@ -132,7 +132,8 @@ class FileRoutes:
             # Of the closed set of errors none has 416: the word is that of a parameter that cannot be.
             exchange.refused_with = EchoError.INVALID_PAYLOAD.word
             error = error_object(EchoError.INVALID_PAYLOAD, exchange.logged_id(416))
-            await exchange.json(error, 416, {**CORS, b"content-range": b"bytes */%d" % file.size})
+            known = {CORRELATION_ID: error["correlation_id"].encode()}
+            await exchange.json(error, 416, {**CORS, **known, b"content-range": b"bytes */%d" % file.size})
             return
         headers = {**_SANDBOX, b"etag": etag.encode(), b"content-disposition": disposition(file.name).encode()}
         if part is not None:

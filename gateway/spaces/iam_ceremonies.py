@@ -85,21 +85,21 @@ class PasskeyCeremonies(Protocol):
 # ---- the routes ------------------------------------------------------------------------------------------------------
 
 
-class _Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OptionsWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     invite: str | None = None
 
 
-class _NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NoOptionsWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
 
-class _Registration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RegistrationWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ceremony: str
     credential: dict[str, Any]
     label: str = ""
 
 
-class _Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LoginWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ceremony: str
     credential: dict[str, Any]
 
@@ -137,7 +137,7 @@ class IamCeremonies:
         }
 
     async def _begin_registration(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
-        wish = await self._begun(exchange, _Options)
+        wish = await self._begun(exchange, OptionsWish)
         if wish is None:
             return
         by, known = self._admission.access(exchange, space), tuple[bytes, ...]()
@@ -164,7 +164,7 @@ class IamCeremonies:
         await _answer_begun(exchange, asker, begun)
 
     async def _register(self, exchange: Exchange, space: Space, token: str, _name: str) -> None:
-        wish, asker = await self._body(exchange, _Registration), _asker(exchange)
+        wish, asker = await self._body(exchange, RegistrationWish), _asker(exchange)
         if wish is None:
             return
         done = (
@@ -190,7 +190,7 @@ class IamCeremonies:
         if name != "options":
             await refuse(exchange, EchoError.NOT_FOUND)
             return
-        if await self._begun(exchange, _NoOptions) is None:
+        if await self._begun(exchange, NoOptionsWish) is None:
             return
         if not space.has_iam:
             await refuse(exchange, EchoError.UNAUTHORIZED)
@@ -199,7 +199,7 @@ class IamCeremonies:
         await _answer_begun(exchange, asker, self._passkeys.begin_login(asker, _realm(space)))
 
     async def _login(self, exchange: Exchange, space: Space, _token: str, _name: str) -> None:
-        wish, asker = await self._body(exchange, _Login), _asker(exchange)
+        wish, asker = await self._body(exchange, LoginWish), _asker(exchange)
         if wish is None:
             return
         done: SignedIn | EchoError = EchoError.UNAUTHORIZED

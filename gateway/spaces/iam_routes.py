@@ -21,7 +21,7 @@ from schemas.echo.scopes import FULL
 from schemas.echo.times import rfc3339
 
 
-class _Invite(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SpaceInviteWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scope: Annotated[str, msgspec.Meta(max_length=256)]  # with spaces between, as in OAuth
     ttl_seconds: Annotated[int, msgspec.Meta(ge=0, le=2**31)] | None = None
 
@@ -64,7 +64,7 @@ class IamRoutes:
             return
         body = await exchange.body(self._settings.body_bytes_max)
         try:
-            wish = msgspec.json.decode(body, type=_Invite)
+            wish = msgspec.json.decode(body, type=SpaceInviteWish)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             await refuse(exchange, EchoError.INVALID_PAYLOAD, CORS)
             return

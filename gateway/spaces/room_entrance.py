@@ -29,6 +29,7 @@ from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.admission import Refusal, SpaceAdmission, address_of
 from gateway.spaces.answers import refuse
 from gateway.spaces.join_hint_rules import area_of, is_locale
+from gateway.spaces.operations import ENTRANCE
 from gateway.spaces.relayed_socket import RelayedSocket
 from gateway.spaces.room_query_rules import HINTS, chosen_encoding, offered_protocols, opening_of
 from gateway.spaces.room_socket import RoomSocket, SocketServices
@@ -74,7 +75,11 @@ class RoomEntrance:
 
     @property
     def feature(self) -> Feature:
-        return Feature(routes={f"{PATH}{{}}": (ANY, self.enter)}, takes_upgrade=lambda path: path.startswith(PATH))
+        return Feature(
+            routes={f"{PATH}{{}}": (ANY, self.enter)},
+            operations=ENTRANCE,
+            takes_upgrade=lambda path: path.startswith(PATH),
+        )
 
     async def enter(self, exchange: Exchange) -> None:
         verdict = self._judge(exchange)

@@ -58,6 +58,11 @@ class SpaceRoutes:
             ("kv", True): {"GET": kv.read, "POST": kv.write, "DELETE": kv.delete},
             **more,
         }
+        self.endpoints = [
+            (method, f"{PREFIX}{{}}{f'/{what}' if what else ''}{'/{}' if named else ''}")
+            for (what, named), methods in self._table.items()
+            for method in methods
+        ]
         self.routes: Routes = {f"{PREFIX}*": (WHOLE, self._handle), "/api/*": (WHOLE, _answer_nowhere)}
 
     async def _handle(self, exchange: Exchange) -> None:

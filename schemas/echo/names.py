@@ -18,10 +18,13 @@ IAM_REFRESH = "er_"
 CLAIM = "ei_"  # the creator's, and an invitation
 AUTH_CODE = "ec_"
 
-_KEY = re.compile(r"[A-Za-z0-9._:@~-]{1,128}")
+KEY_PATTERN = r"^[A-Za-z0-9._:@~-]{1,128}$"
+_KEY = re.compile(KEY_PATTERN)
 _NAME = re.compile(r"[A-Za-z0-9._:@~-]{1,64}")
-_PREFIX = re.compile(r"[A-Za-z0-9._:@~-]{0,128}")
-_ULID = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}")
+KEY_PREFIX_PATTERN = r"^[A-Za-z0-9._:@~-]{0,128}$"
+_PREFIX = re.compile(KEY_PREFIX_PATTERN)
+ULID_PATTERN = r"^[0-7][0-9a-hjkmnp-tv-z]{25}$"
+_ULID = re.compile(ULID_PATTERN)
 # 32 bytes are 43 digits, of which the last has four bits: sixteen digits are possible there.
 _CREDENTIAL = re.compile(r"e[saric]_[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 _DOTS = (".", "..")

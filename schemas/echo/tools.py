@@ -25,6 +25,19 @@ class EchoTool:
         except ValueError:  # a name that is no text: half of a surrogate pair
             return False
 
+    @property
+    def answer(self) -> Mapping[str, Any]:
+        """The schema of what comes out."""
+        schema: Mapping[str, Any] = self.listed["outputSchema"]
+        return schema
+
+    def body(self, *names_elsewhere: str) -> Mapping[str, Any]:
+        """The schema of what goes in, where these arguments are not among it: over REST a path has them."""
+        schema: Mapping[str, Any] = self.listed["inputSchema"]
+        kept = {name: rule for name, rule in schema["properties"].items() if name not in names_elsewhere}
+        required = [name for name in schema.get("required", ()) if name in kept]
+        return {**schema, "properties": kept, "required": required}
+
 
 def listed_in(file: str) -> list[Mapping[str, Any]]:
     """What a file beside this one lists."""

@@ -10,6 +10,7 @@ from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.identity.members import ASSETS, STATIC
 from gateway.identity.members.join_routes import JOIN, JoinRoutes
+from gateway.identity.members.operations import JOINING
 from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.oauth.worlds import Worlds
 from gateway.identity.passkeys.ceremony_rules import Ceremonies
@@ -47,11 +48,10 @@ def join_feature(
     def is_taken(credential_id: bytes) -> bool:
         return worlds.find(credential_id) is not None or is_known_elsewhere(credential_id)
 
-    routes = {
-        **JoinRoutes(members, ceremonies, party, is_taken, base, requests, begun, now).routes,
-        **Assets(ASSETS, STATIC, passkey_script).routes,
-    }
-    return Feature(routes, refusal_form=_form_at)
+    assets = Assets(ASSETS, STATIC, passkey_script)
+    join = JoinRoutes(members, ceremonies, party, is_taken, base, requests, begun, now)
+    operations = {**JOINING, **assets.operations}
+    return Feature({**join.routes, **assets.routes}, operations=operations, refusal_form=_form_at)
 
 
 def _form_at(path: str) -> RefusalForm | None:

@@ -47,11 +47,11 @@ _PAGE_HEADERS = {b"x-frame-options": b"DENY"}  # for browsers that know no `fram
 _T = TypeVar("_T")
 
 
-class _Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JoinOptionsWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     invite: str
 
 
-class _Registration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JoinWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ceremony: str
     credential: dict[str, Any]
 
@@ -115,7 +115,7 @@ class JoinRoutes:
     # ---- what its script posts --------------------------------------------------------------------------------------
 
     async def _begin(self, exchange: Exchange) -> None:
-        asked = await self._body(exchange, _Options)
+        asked = await self._body(exchange, JoinOptionsWish)
         if asked is None:
             return
         address, now_s = address_of(exchange), self._now().mono_s
@@ -148,7 +148,7 @@ class JoinRoutes:
         await exchange.json(document, headers={**NO_STORE, b"set-cookie": cookie.encode()})
 
     async def _finish(self, exchange: Exchange) -> None:
-        asked = await self._body(exchange, _Registration)
+        asked = await self._body(exchange, JoinWish)
         if asked is None:
             return
         browser = _browser_of(exchange)

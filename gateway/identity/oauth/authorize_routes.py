@@ -52,7 +52,7 @@ _REFUSED = {
 _BUSY = "Too much came from your network in a short time."
 
 
-class _Posted(msgspec.Struct, frozen=True):
+class AuthorizeWish(msgspec.Struct, frozen=True):
     ceremony: str
     credential: dict[str, Any] | None = None
     """None: the ceremony is an offer, and the person accepts it."""
@@ -150,7 +150,7 @@ class AuthorizeRoutes:
             await refuse(exchange, EchoError.UNSUPPORTED_MEDIA_TYPE)
             return
         try:
-            posted = msgspec.json.decode(await exchange.body(BODY_BYTES_MAX), type=_Posted)
+            posted = msgspec.json.decode(await exchange.body(BODY_BYTES_MAX), type=AuthorizeWish)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             await refuse(exchange, EchoError.INVALID_PAYLOAD)
             return

@@ -12,6 +12,7 @@ from gateway.identity.oauth.authorize_rules import Terms
 from gateway.identity.oauth.code_rules import Codes
 from gateway.identity.oauth.documents import ISSUER_PATH, ServerDocument
 from gateway.identity.oauth.offer_rules import Offers
+from gateway.identity.oauth.operations import OAUTH
 from gateway.identity.oauth.registration import ClientIds
 from gateway.identity.oauth.request_log import logged
 from gateway.identity.oauth.resource_rules import Resources
@@ -19,6 +20,7 @@ from gateway.identity.oauth.settings import OAuthSettings
 from gateway.identity.oauth.token_routes import TokenRoutes
 from gateway.identity.oauth.worlds import PasskeySignIn, Worlds
 from gateway.main.feature import Feature
+from gateway.net.operation import pattern_of
 from gateway.net.rates import Rate
 from gateway.net.router import Routes
 from gateway.pages.assets import Assets
@@ -57,5 +59,10 @@ def oauth_feature(
         **AuthorizeRoutes(passkeys, codes, offers, terms, requests, settings, now).routes,
         **TokenRoutes(worlds, codes, clients, resources, requests, settings, now).routes,
     }
-    assets = Assets(ASSETS, STATIC, passkey_script).routes
-    return Feature({**(logged(routes) if logs else routes), **assets}, refusal_form=form_at)
+    assets = Assets(ASSETS, STATIC, passkey_script)
+    operations = {name: one for name, one in OAUTH.items() if pattern_of(name.partition(" ")[2]) in routes}
+    return Feature(
+        {**(logged(routes) if logs else routes), **assets.routes},
+        operations={**operations, **assets.operations},
+        refusal_form=form_at,
+    )

@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from actors.bus.purse import Granted, Guess, Look, NotGiven, NotNow, OverBudget, Stands, TooOften
 from actors.ledger.events import Charged, Opened, Released, Reserved
+from actors.ledger.owned_ledger import CONFIRM_MS
 from actors.ledger.rules import Budget, Exceeded, Spent
 from tests.actors.engine.purses import AGENT, ANSWER_MS, SETTLE_MS, Several, moment
 
@@ -112,6 +113,30 @@ async def test_an_owner_that_gives_no_sign_of_life_loses_the_ledger_and_finds_ou
     assert (p.purse.owned, q.purse.owned, p.purse.takeovers_lost) == (0, 1, 1)  # by the news, not by its next append
     assert await p.reserve("c", 20) == Granted(20)
     assert owners(several) == ["p1", "p2"]
+
+
+async def test_an_owner_that_missed_the_news_finds_out_by_what_it_says(
+    autojump_clock: MockClock, several: Several
+) -> None:
+    p, q = several.processes(2)
+    await p.reserve("a")
+    p.messages.waiting_max = 0
+    p.messages.stop()
+    assert await q.reserve("b") == Granted(40)
+    p.messages.go_on()
+    assert await p.reserve("free", 0) == Granted(0)  # as far as it knows
+    assert (p.purse.owned, owners(several)) == (1, ["p1", "p2"])
+    await trio.sleep(CONFIRM_MS / 1000 + 1)
+    assert (p.purse.owned, q.purse.owned) == (0, 1)
+
+
+async def test_a_question_that_comes_late_reserves_nothing_twice(autojump_clock: MockClock, several: Several) -> None:
+    p, q = several.processes(2)
+    await p.reserve("a")
+    q.charge("a")
+    await trio.sleep(3)
+    assert await q.reserve("a") is NotNow.REFUSED
+    assert kinds(several) == ["opened", "reserved", "charged"]
 
 
 async def test_an_owner_whose_append_is_slow_says_so_and_keeps_the_ledger(

@@ -66,8 +66,8 @@ class Client:
         subscribe = Subscribe(Subscriptions(calls, streams, new_id, now), Pump())
         others = [] if admin is None else [admin.routes]
         keys = jwks([KEY.public_key()])
-        api = api_feature(self.verifier, now, directory, calls, subscribe, keys, self._is_ready, *others)
-        self.app = Router(new_id, api.routes)
+        api = api_feature(self.verifier, now, directory, calls, subscribe, keys, self._is_ready)
+        self.app = Router(new_id, api.routes, *others)
 
     async def _is_ready(self) -> bool:
         await trio.lowlevel.checkpoint()

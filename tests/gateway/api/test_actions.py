@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 from actors.node.fleet import Fleet
 from actors.supervision.supervisor import Supervisor
+from gateway.api.about import About
 from gateway.api.actions import Actions, Declined, Done, Outcome
 from gateway.calls.audit import Audit
 from gateway.identity.operators import Operators
@@ -46,7 +47,9 @@ async def operator(folder: DataFolder, nursery: trio.Nursery) -> AsyncIterator[O
     await nursery.start(supervisor.run)
     operator = Operator(folder, Fleet(supervisor, Gateway().services), [OperatorScope.FLEET_WRITE])
     operators = Operators(folder.verifier, now, folder.operators_since_ms)
-    route = Actions(operators, Audit(now), now).action("wait", OperatorScope.FLEET_WRITE, _Wait, waits)
+    route = Actions(operators, Audit(now), now).action(
+        "wait", OperatorScope.FLEET_WRITE, _Wait, waits, About("Wait.", None)
+    )
     operator.client.app = Router(new_id, {"/admin/wait": (route.method, route.handler)})
     yield operator
     supervisor.request_stop()

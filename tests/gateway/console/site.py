@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actors.console.operator_passkeys import OperatorPasskeys
 from actors.log.memory_store import MemoryDisk, MemoryStore
+from gateway.api.about import About
 from gateway.api.actions import Actions, Done, Outcome
 from gateway.api.admin_console import AdminConsole
 from gateway.calls.audit import Audit
@@ -81,8 +82,8 @@ class Site:
             now,
             new_id,
         )
-        poke = actions.action("poke", OperatorScope.FLEET_WRITE, Poke, self._poke)
-        drop = actions.removal("drop", OperatorScope.FLEET_WRITE, self._drop)
+        poke = actions.action("poke", OperatorScope.FLEET_WRITE, Poke, self._poke, About("Poke.", None))
+        drop = actions.removal("drop", OperatorScope.FLEET_WRITE, self._drop, About("Drop.", None, name="name"))
         routes = {"/admin/poke": poke, "/admin/drop/{}": drop, **AdminConsole(actions, operators, self.console).routes}
         table = RouteTable({path: (route.method, route.handler) for path, route in routes.items()})
         self.app = Router(new_id, self.console.routes)

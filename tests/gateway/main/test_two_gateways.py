@@ -190,3 +190,13 @@ async def test_a_gateway_that_lost_the_others_serves_no_token_and_ends_what_was_
 
 async def _is(found: Awaitable[int], wanted: int) -> bool:
     return await found == wanted
+
+
+async def test_a_member_invited_at_one_is_known_to_the_other(two: Two) -> None:
+    await two.act(0, "/admin/members/invite", tenant="acme", label="Ada", scopes=["tools:call:read_only"])
+
+    async def is_known() -> bool:
+        page = await two.ask(1, "GET", "/admin/members", two.token(TokenClass.OPERATOR))
+        return [member["label"] for member in page.json["members"]] == ["Ada"]
+
+    await soon(is_known)

@@ -323,8 +323,8 @@ async def site(
             calls = ToolCalls(services.directory, fleet, new_id, now)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now), pump)
             others = [admin_of(folder, fleet, streams).routes] if folder else []
-            api = api_feature(verifier, now, services.directory, calls, subscribe, jwks([key]), _ready, *others)
-            app = Router(new_id, api.routes)
+            api = api_feature(verifier, now, services.directory, calls, subscribe, jwks([key]), _ready)
+            app = Router(new_id, api.routes, *others)
             door = Door(supervisor, app, body_bytes_max=lambda _: BODY_BYTES_MAX, settings=door_settings)
             port = await door.listen("127.0.0.1", 0)
             here = Site(supervisor, fleet, streams, pump, door, port, logged, lambda what: gateway.counts[what])
