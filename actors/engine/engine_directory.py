@@ -136,6 +136,9 @@ class EngineDirectory(DirectoryIndex):
         self._news.set()
         return None
 
+    def granted(self, node: NodeIdentity, epoch: int, wall_ms: int) -> None:
+        self._say(node.node_id, NodeEntry(node.tenant, epoch, self._me.process, wall_ms, is_opening=True))
+
     def came(self, node: NodeIdentity, epoch: int, wall_ms: int, agent: str | None = None) -> None:
         self._say(node.node_id, NodeEntry(node.tenant, epoch, self._me.process, wall_ms, agent=agent))
 
@@ -302,7 +305,7 @@ class EngineDirectory(DirectoryIndex):
     def _heard(self, change: Change) -> None:
         if isinstance(change, Current):
             gone, self._unnamed = self._unnamed, set()
-            for key in gone:
+            for key in sorted(gone):
                 self._heard(Gone(key, 0))
             for node_id, mine in self._mine.items():
                 if mine.left is None and self._told.get(node_id, Stored()).entry != mine:
@@ -332,7 +335,7 @@ class EngineDirectory(DirectoryIndex):
             self.processes.pop(process, None)
             self._heard_s.pop(process, None)
         if was_there != (entry is not None):
-            for node_id in list(self._nodes_of.get(process, ())):
+            for node_id in sorted(self._nodes_of.get(process, ())):
                 self._look(node_id)
 
     def _heard_node(self, node_id: str, change: Entry | Gone) -> None:

@@ -41,12 +41,13 @@ class NodeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     since_ms: int
     left: str | None = None  # the reason of a `NodeClose`; None: the session lives as long as its process
     agent: str | None = None
+    is_opening: bool = False  # the log has granted it, and it is not live yet: older ones are over
     lost_ms: int | None = None  # when the janitor found its process gone; its owner, if it goes on, puts it again
 
     @property
     def is_open(self) -> bool:
         """Live, if its process is."""
-        return self.left is None and self.lost_ms is None
+        return self.left is None and self.lost_ms is None and not self.is_opening
 
     @property
     def away_since_ms(self) -> int:

@@ -10,6 +10,7 @@
     running.json  where the gateway that holds the folder can be reached, for the command line
     backup.tmp/ copies of databases, while a backup is taken of them
     restoring/  what a backup has, while a folder is made of it
+    engine      says that the log is on an engine, and not here
     processes/  of gateways on an engine, which share the folder: a lock, a socket and the audit of each, by number
 
 The first start of a gateway makes it all, ca.crt last; nobody else makes anything in a folder that is not whole. Keys
@@ -48,6 +49,7 @@ SINCE_FILE = "operator-scopes.since"
 NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
 KEY_BYTES = 32
 PLACES = "processes"
+ENGINE_MARK = "engine"
 PLACES_MAX = 256  # processes that share a folder; the next one is refused
 _SHARE_S_MAX = 2.0  # for whoever makes a folder that is to be shared, or looks at it, to be done; then it is in use
 _LOOK_S = 0.02
@@ -164,6 +166,11 @@ class DataFolder:
                 is_alone = _lock(fd, path, shares=shares)
                 _refuse_half_restored(path)
                 refuse_newer(path)
+                if not shares and (path / ENGINE_MARK).exists():
+                    raise FolderError(
+                        f"the log of {path} is on an engine: start its gateway with --engine, and ask that. To go on "
+                        f"alone, with the log that is in the folder, remove {path / ENGINE_MARK}"
+                    )
                 if make and is_alone:
                     _make(path, now_ms)
                     if shares and not (path / ECHO_KEY).exists():  # not by several, each its own
@@ -198,6 +205,12 @@ class DataFolder:
         except BlockingIOError:
             return True
         return False
+
+    def is_on_engine(self) -> None:
+        """From now on the log is elsewhere, and nobody is to go on with one that is here."""
+        with _told(self.path):
+            (self.path / ENGINE_MARK).touch(mode=0o600)
+            _sync(self.path)
 
     @contextmanager
     def place(self) -> Iterator[Place]:

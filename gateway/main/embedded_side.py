@@ -5,9 +5,12 @@ from contextlib import asynccontextmanager
 
 from actors.bus.bus import Bus
 from actors.bus.local_directory import LocalDirectory
+from actors.ledger.ledgers import LedgerBook, Ledgers
 from actors.log.sqlite_store import SqliteStore
 from actors.node.fleet import Fleet
+from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
+from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed, agreed_alone
 from gateway.main.data_folder import DataFolder
@@ -18,6 +21,7 @@ class EmbeddedSide:
     """A `gateway.main.side.Side`."""
 
     shares_ports = False
+    pays_at_hand = True
 
     def __init__(self, store: SqliteStore) -> None:
         self.on_blind: Callable[[], None] = lambda: None  # nobody else could know more
@@ -39,6 +43,13 @@ class EmbeddedSide:
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
         del supervisor
         return fleet
+
+    def share_streams(self, streams: Streams) -> None:
+        """Nobody else has any."""
+
+    def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
+        del supervisor, governor
+        return ledgers
 
     def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> None:
         del sessions, supervisor, idle_s_max

@@ -194,6 +194,8 @@ async def running(
             opened_audit(place.audit, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
         ):
+            if shares:
+                folder.is_on_engine()
             store, supervisor = side.store, Supervisor()
             await nursery.start(supervisor.run)
             agreed = side.agree(folder, policy_file)
@@ -220,6 +222,7 @@ async def running(
                 side.takes_nodes,
                 agreed.register,
                 agreed.find_leaf,
+                pays_at_hand=side.pays_at_hand,
             )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
@@ -228,7 +231,8 @@ async def running(
             agreed.register.on_others = lives.others_did
             await lives.load()
             devices.on_login = lives.logged_in
-            governor = Governor(lambda: policy.current, devices.ledgers, directory)
+            governor = Governor(lambda: policy.current, devices.ledgers if side.pays_at_hand else None, directory)
+            devices.book = side.pay(supervisor, governor, devices.ledgers)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
@@ -242,6 +246,7 @@ async def running(
 
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream, SocketLines())
+            side.share_streams(streams)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             members = None
             if token_keys is None:
@@ -330,9 +335,10 @@ async def running(
                 calls=audit.counts,
                 streams=streams,
                 directory=directory,
+                sessions=devices.fleet.nodes,
                 drops=devices.counts,
                 store=store,
-                ledgers=devices.ledgers,
+                ledgers=devices.book,
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
@@ -356,7 +362,7 @@ async def running(
             since_ms = folder.operators_since_ms
             operators = Operators(folder.verifier, now_here, since_ms)
             scrapers = Operators(folder.verifier, now_here, since_ms, FOR_SCRAPERS).having(OperatorScope.FLEET_READ)
-            ledgers = devices.ledgers
+            ledgers = devices.book
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
             actions = Actions(operators, audit, now_here)
 
@@ -392,7 +398,7 @@ async def running(
             blobs = None if echo.static is None else echo.static.blobs
             backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs, place.number)
             more = [
-                AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,
+                *(() if shares else (AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,)),
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console.console).routes,
