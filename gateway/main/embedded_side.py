@@ -14,6 +14,7 @@ from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed, agreed_alone
 from gateway.main.data_folder import DataFolder
+from gateway.mcp.forward import Forwards
 from gateway.mcp.sessions import Sessions
 
 
@@ -53,6 +54,9 @@ class EmbeddedSide:
 
     def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> None:
         del sessions, supervisor, idle_s_max
+
+    def desk(self, forwards: Forwards | None) -> None:
+        del forwards
 
     def takes_nodes(self) -> bool:
         return True

@@ -52,6 +52,7 @@ from gateway.governance.policy_judge import PolicyJudge
 from gateway.main.agreed import Agreed
 from gateway.main.agreed_among_several import agreed_among_several
 from gateway.main.data_folder import DataFolder, Place
+from gateway.main.desk import Desk
 from gateway.main.engine_discovery import discovery_of
 from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import UNIX, Address, Settings, SettingsError
@@ -201,6 +202,11 @@ class EngineSide:
         sessions.on_end = homes.closed
         _keep(supervisor, "mcp_homes", homes.run, Kind.PERMANENT, Stage.CORE)
         return Forwards(homes, self.me.host)
+
+    def desk(self, forwards: Forwards | None) -> Desk | None:
+        if forwards is None:
+            return None
+        return Desk(self.live, self.me.process, self.directory.processes, forwards)
 
     def standing(self) -> Standing:
         """The worse of what is known of nodes, and of what is agreed."""

@@ -55,6 +55,7 @@ from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.console_side import ConsoleOrigin, console_origin, console_side
 from gateway.main.data_folder import PLACES, RUNNING_FILE, DataFolder, Place
+from gateway.main.desk import from_others
 from gateway.main.echo_side import echo_side
 from gateway.main.engine_check import check_engine
 from gateway.main.feature import Feature
@@ -99,6 +100,8 @@ SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by 
 class Listen(Protocol):
     async def __call__(self, host: str, port: int, *, shares: bool) -> int: ...
 
+
+CONSOLE_ACTIONS = "/admin/console/"
 
 MakeBinding: TypeAlias = Callable[[Methods, Watches, Sessions, Supervisor], Binding]
 
@@ -410,15 +413,23 @@ async def running(
                 more.append(admin_spaces.routes)
             agreed.revocations.end_opened = revoke
             admin_api = Admin(operators, folder, store, ledgers, audit, agreed.revocations, new_id, now_here, *more)
+            desk = side.desk(forwards)
+            signing_features = signing_in.features
+            if desk is not None:
+                signing_features = tuple(map(desk.before, signing_features))
             siblings = Siblings(place, page.render)
             metrics = MetricsRoute(
                 page.render,
                 None if settings.http.metrics_open else scrapers,
                 siblings.all_pages if side.shares_ports else None,
             )
+            admin_routes, console_routes = admin_api.routes, console.console.routes
+            if desk is not None and admin is None:  # else the others do not reach it there
+                admin_routes = desk.at(admin_routes, lambda path: path.startswith(CONSOLE_ACTIONS))
+                console_routes = desk.at(console_routes)
             for_operators = (
-                Feature(admin_api.routes, admin_api.operations),
-                Feature(console.console.routes, console.console.operations),
+                Feature(admin_routes, admin_api.operations),
+                Feature(console_routes, console.console.operations),
                 metrics.feature,
             )
             openapi = OpenApiRoute(PUBLIC if admin is not None else BOTH)
@@ -440,7 +451,7 @@ async def running(
                     service=settings.echo.service_name,
                 ),
                 *echo.features,
-                *signing_in.features,
+                *signing_features,
                 *(for_operators if admin is None else ()),
                 openapi.feature,
             )
@@ -488,7 +499,7 @@ async def running(
                 within = Router(new_id, *(feature.routes for feature in features), siblings.routes, serves=side.serves)
                 # Whoever comes from another process is many clients.
                 as_many = replace(door_settings, connections_per_address_max=door_settings.connections_max)
-                siblings_door = Door(supervisor, within, body_bytes_max=body_bytes_max, settings=as_many)
+                siblings_door = Door(supervisor, from_others(within), body_bytes_max=body_bytes_max, settings=as_many)
                 _listen_unix(siblings_door, place.socket, "choose a data folder with a shorter path")
                 if settings.engine.internal_listen is not None:
                     others = Address.parse(settings.engine.internal_listen)

@@ -19,6 +19,7 @@ from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed
 from gateway.main.data_folder import DataFolder, Place
+from gateway.main.desk import Desk
 from gateway.main.embedded_side import EmbeddedSide
 from gateway.main.settings import Settings
 from gateway.mcp.forward import Forwards
@@ -74,6 +75,9 @@ class Side(Protocol):
 
     def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> Forwards | None:
         """To processes that have MCP sessions which are not here; None: there are none."""
+
+    def desk(self, forwards: Forwards | None) -> Desk | None:
+        """Where people sign in, if that may be another process."""
 
     def takes_nodes(self) -> bool:
         """Whether this process may have sessions of nodes now."""
