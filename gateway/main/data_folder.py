@@ -66,7 +66,7 @@ class FolderInUseError(FolderError):
 
 def is_data_folder(path: Path) -> bool:
     """Whether a gateway has finished its first start here."""
-    return all((path / name).exists() for name in MADE_AT_FIRST)
+    return all((path / name).is_file() for name in MADE_AT_FIRST)
 
 
 def is_held(path: Path) -> bool:
@@ -93,6 +93,13 @@ def refuse_newer(path: Path) -> None:
             f"{path} is of a newer version: {newer.name} has form {newer.form}, and heliograph {version('heliograph')} "
             f"reads up to {newer.known}. Install a newer version, or restore a backup that this one has made"
         )
+
+
+def refuse_half_restored(path: Path) -> None:
+    """Raises FolderError for a folder into which a backup was being restored."""
+    if (path / RESTORING).exists() and not is_data_folder(path):
+        again = f"empty it, then `heliograph restore BACKUP --data {path}`"
+        raise FolderError(f"a backup was being restored into {path}, and that did not end: {again}")
 
 
 def makes_tokens(path: Path) -> bool:
@@ -164,7 +171,7 @@ class DataFolder:
         try:
             with _told(path):
                 is_alone = _lock(fd, path, shares=shares)
-                _refuse_half_restored(path)
+                refuse_half_restored(path)
                 refuse_newer(path)
                 if not shares and (path / ENGINE_MARK).exists():
                     raise FolderError(
@@ -385,17 +392,11 @@ def _key(file: Path) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(file.read_text().strip()))
 
 
-def _refuse_half_restored(path: Path) -> None:
-    if (path / RESTORING).exists() and not is_data_folder(path):
-        again = f"empty it, then `heliograph restore BACKUP --data {path}`"
-        raise FolderError(f"a backup was being restored into {path}, and that did not end: {again}")
-
-
 def _refuse_others(path: Path) -> None:
     """Raises FolderError for a folder in which no gateway has finished its first start."""
     if is_data_folder(path):
         return
-    _refuse_half_restored(path)
+    refuse_half_restored(path)
     make = f"`heliograph serve --data {path}`"
     if any((path / name).exists() for name in MADE_AT_FIRST):
         raise FolderError(f"{path} is a data folder whose first start was interrupted, or goes on: {make} finishes it")
