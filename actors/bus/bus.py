@@ -54,6 +54,10 @@ def free(_: str) -> Exceeded | None:
     return None
 
 
+def nothing() -> None:
+    """What somebody does whom it does not concern."""
+
+
 class Listener(Protocol):
     """Both are called synchronously from the reader of the node's socket: do little, never wait, never raise."""
 
@@ -81,13 +85,14 @@ class Bus(Protocol):
         tenant: str,
         deadline_at_ms: int,
         hold: Callable[[str], Exceeded | None] = free,
+        withdrawn: Callable[[], None] = nothing,
     ) -> Outcome:
         """Run a tool on the node. Name, access and arguments have been checked; the capability's limits have not.
 
         `hold` sets the price of the command with this id aside, or says that the budget does not reach for it. Where
         the node's session is in another process, `hold` is told of the id when this one learns it, and its answer
         changes nothing: whoever pays there has reserved the price before. Cancelled, it takes the command back as far
-        as the node still can.
+        as the node still can; `withdrawn` is called, before that is raised, if it never became a command for certain.
         """
 
     def last_frame(self, node_id: str) -> LastFrame | None:

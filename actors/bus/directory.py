@@ -147,6 +147,12 @@ class OwnersDirectory(Directory, Protocol):
         `then` is told how it ended; if it is refused at once, the answer is returned instead.
         """
 
+    def granted(self, node: NodeIdentity, epoch: int, wall_ms: int) -> None:
+        """The log has granted its session of this epoch, which is not live yet: any older one is over, also elsewhere.
+
+        Whoever had the node would learn that from the log, but not before it has something to write.
+        """
+
     def came(self, node: NodeIdentity, epoch: int, wall_ms: int, agent: str | None = None) -> None:
         """Its session of this epoch is live. It has announced itself before."""
 

@@ -61,6 +61,9 @@ class LocalDirectory(DirectoryIndex):
 
         return self._store.submit((part,), answered)
 
+    def granted(self, node: NodeIdentity, epoch: int, wall_ms: int) -> None:
+        """Where there is one process, an older session has been closed by now."""
+
     def came(self, node: NodeIdentity, epoch: int, wall_ms: int, agent: str | None = None) -> None:
         known = self._records[node.node_id]
         self._show(replace(known, epoch=epoch, live=True, since_ms=wall_ms, left=None, agent=agent))

@@ -41,8 +41,12 @@ class CallsElsewhere:
         tenant: str,
         deadline_at_ms: int,
         hold: Callable[[str], Exceeded | None],
+        until_s: float,
     ) -> Outcome | NoReply | None:
-        """Ask the owner of the node. A `NoReply` or None: nothing was done, and somebody else may have the node."""
+        """Ask the owner of the node, and wait until then; the deadline is for the owner.
+
+        A `NoReply` or None: nothing was done, and somebody else may have the node.
+        """
         self._asked += 1
         subjects = wire.Subjects(self._prefix, record.owner)
         call_id = f"{self._process}.{self._asked}"
@@ -50,7 +54,7 @@ class CallsElsewhere:
             call_id, record.node_id, record.epoch, tool, dict(arguments), sub, tenant, deadline_at_ms
         )
         command = _Command(hold)
-        timeout_s = (deadline_at_ms - self._now().wall_ms) / 1000
+        timeout_s = until_s - self._now().mono_s
         if timeout_s <= 0:
             await trio.lowlevel.checkpoint()
             return Failed(Code.DEADLINE_EXCEEDED)

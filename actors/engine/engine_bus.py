@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from actors.bus.bus import Attachment, Failed, LastFrame, Listener, Outcome, free
+from actors.bus.bus import Attachment, Failed, LastFrame, Listener, Outcome, free, nothing
 from actors.bus.directory import Directory
 from actors.engine import bus_messages as wire
 from actors.engine.bus_rules import is_elsewhere, is_worth_another_try
@@ -42,6 +42,7 @@ class EngineBus:
         self._local = local
         self._directory = directory
         self._messages = messages
+        self._now = now
         self._subjects = wire.Subjects(prefix, process)
         self._calls = CallsElsewhere(messages, process, prefix, now)
         self._telemetry = TelemetryElsewhere(directory, messages, process, prefix, now, settings)
@@ -89,19 +90,31 @@ class EngineBus:
         tenant: str,
         deadline_at_ms: int,
         hold: Callable[[str], Exceeded | None] = free,
+        withdrawn: Callable[[], None] = nothing,
     ) -> Outcome:
+        now = self._now()
+        until_s = now.mono_at(deadline_at_ms)  # for the caller, whatever our clock does meanwhile
         record = self._directory.find(node_id)
         for _ in range(2):
             if record is None or not is_elsewhere(record):
                 return await self._local.call(
-                    node_id, tool, arguments, sub=sub, tenant=tenant, deadline_at_ms=deadline_at_ms, hold=hold
+                    node_id,
+                    tool,
+                    arguments,
+                    sub=sub,
+                    tenant=tenant,
+                    deadline_at_ms=deadline_at_ms,
+                    hold=hold,
+                    withdrawn=withdrawn,
                 )
-            outcome = await self._calls.call(record, tool, arguments, sub, tenant, deadline_at_ms, hold)
+            outcome = await self._calls.call(record, tool, arguments, sub, tenant, deadline_at_ms, hold, until_s)
             if outcome is not None and not isinstance(outcome, NoReply):
                 return outcome
             tried, record = record.epoch, self._directory.find(node_id)
             if not is_worth_another_try(record, tried):
                 break
+            now = self._now()
+            deadline_at_ms = min(deadline_at_ms, now.wall_ms + round((until_s - now.mono_s) * 1000))
         return Failed(Code.NODE_OFFLINE)
 
     def last_frame(self, node_id: str) -> LastFrame | None:

@@ -8,6 +8,7 @@ A manifest is put compare-and-set, and never over one that was issued later: it 
 and tags are the register's to tell.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -35,6 +36,7 @@ from actors.engine.presence_rules import (
     newest,
     to_write,
 )
+from actors.engine.process_looks import ProcessLook
 from actors.engine.settings import DEFAULT_PRESENCE, PresenceSettings
 from actors.log.store import (
     AppendAnswer,
@@ -78,6 +80,8 @@ class EngineDirectory(DirectoryIndex):
         self._mine: dict[str, NodeEntry] = {}  # of nodes whose last session, as far as we know, was here
         self._told: dict[str, Stored] = {}  # as the watcher has it
         self._nodes_of: dict[str, set[str]] = {}  # by process, as the watcher has it
+        self._open_nodes: Counter[str] = Counter()  # those of them that have a session
+        self._heard_s: dict[str, float] = {}  # when each process was last told of
         self._manifest_at: dict[str, int] = {}  # revisions
         self._ahead: dict[str, int] = {}  # revisions of manifests that we put and the watcher has not told yet
         self._unreadable: set[str] = set()
@@ -90,6 +94,20 @@ class EngineDirectory(DirectoryIndex):
     def standing(self) -> Standing:
         """Whether this process may have nodes."""
         return self._heartbeat.standing()
+
+    @property
+    def skew_ms(self) -> int:
+        return self._heartbeat.skew_ms
+
+    def lag_ms(self) -> int:
+        return self._heartbeat.lag_ms()
+
+    def process_looks(self) -> list[ProcessLook]:
+        now_s = trio.current_time()
+        return [
+            ProcessLook(process, entry, round(1000 * (now_s - self._heard_s[process])), self._open_nodes[process])
+            for process, entry in self.processes.items()
+        ]
 
     async def load(self) -> None:
         for told in self._is_told:
@@ -117,6 +135,9 @@ class EngineDirectory(DirectoryIndex):
         self._announces.append(_Announced(node, accepted, then))
         self._news.set()
         return None
+
+    def granted(self, node: NodeIdentity, epoch: int, wall_ms: int) -> None:
+        self._say(node.node_id, NodeEntry(node.tenant, epoch, self._me.process, wall_ms, is_opening=True))
 
     def came(self, node: NodeIdentity, epoch: int, wall_ms: int, agent: str | None = None) -> None:
         self._say(node.node_id, NodeEntry(node.tenant, epoch, self._me.process, wall_ms, agent=agent))
@@ -284,7 +305,7 @@ class EngineDirectory(DirectoryIndex):
     def _heard(self, change: Change) -> None:
         if isinstance(change, Current):
             gone, self._unnamed = self._unnamed, set()
-            for key in gone:
+            for key in sorted(gone):
                 self._heard(Gone(key, 0))
             for node_id, mine in self._mine.items():
                 if mine.left is None and self._told.get(node_id, Stored()).entry != mine:
@@ -309,24 +330,27 @@ class EngineDirectory(DirectoryIndex):
                 self._cannot_read(change.key, error)
         if entry is not None:
             self._unreadable.discard(change.key)
-            self.processes[process] = entry
+            self.processes[process], self._heard_s[process] = entry, trio.current_time()
         else:
             self.processes.pop(process, None)
+            self._heard_s.pop(process, None)
         if was_there != (entry is not None):
-            for node_id in list(self._nodes_of.get(process, ())):
+            for node_id in sorted(self._nodes_of.get(process, ())):
                 self._look(node_id)
 
     def _heard_node(self, node_id: str, change: Entry | Gone) -> None:
         older = self._told.pop(node_id, None)
         if older is not None and older.entry is not None:
+            self._open_nodes[older.entry.process] -= older.entry.is_open
             nodes = self._nodes_of[older.entry.process]
             nodes.discard(node_id)
             if not nodes:
-                del self._nodes_of[older.entry.process]
+                del self._nodes_of[older.entry.process], self._open_nodes[older.entry.process]
         if isinstance(change, Entry):
             stored = self._told[node_id] = self._stored(change)
             if stored.entry is not None:
                 self._nodes_of.setdefault(stored.entry.process, set()).add(node_id)
+                self._open_nodes[stored.entry.process] += stored.entry.is_open
         mine, told = self._mine.get(node_id), self._told.get(node_id, Stored()).entry
         if mine is not None:
             if told is not None and told.epoch > mine.epoch:

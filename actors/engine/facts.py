@@ -45,6 +45,9 @@ class Facts:
     def standing(self) -> Standing:
         return self._heartbeat.standing()
 
+    def lag_ms(self) -> int:
+        return self._heartbeat.lag_ms()
+
     async def load(self) -> None:
         """Returns when everything was told once, and a heartbeat of ours was taken."""
         await self._is_told.wait()

@@ -6,6 +6,7 @@ back: one that does not is behind, or deaf, and is begun anew.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import trio
@@ -24,6 +25,7 @@ class Me:
     address: str
     wall_ms: Callable[[], int]
     counts: Callable[[], dict[str, int]] = dict
+    says: Callable[[], dict[str, Any]] = dict  # how it is, for people
     stamped_ms: Callable[[str], Awaitable[int | None]] | None = None
     """When the engine took what lies under a key, by the engine's clock; None: nobody knows."""
 
@@ -38,6 +40,15 @@ class Heartbeat:
     def standing(self) -> Standing:
         return self._pulse.standing(trio.current_time())
 
+    @property
+    def skew_ms(self) -> int:
+        """By how much this process's clock and the engine's differ, at least."""
+        return self._pulse.skew_ms
+
+    def lag_ms(self) -> int:
+        """For how long the watcher has not told what this process put."""
+        return round(1000 * self._pulse.lag_s(trio.current_time()))
+
     async def run(self) -> None:
         key = PROCESS + self._me.process
         while True:
@@ -48,7 +59,7 @@ class Heartbeat:
 
     async def _beat(self, key: str) -> None:
         before_ms = self._me.wall_ms()
-        entry = ProcessEntry(self._me.host, self._me.address, before_ms, self._me.counts())
+        entry = ProcessEntry(self._me.host, self._me.address, before_ms, self._me.counts(), self._me.says())
         put = await self._kv.put(key, msgspec.json.encode(entry), ttl_s=self._settings.dead_s)
         after_ms = self._me.wall_ms()
         if not isinstance(put, int):

@@ -11,6 +11,7 @@ is over. None of this decides who may write to the log: it makes that known, fas
 
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
+from typing import Any
 
 import msgspec
 
@@ -28,6 +29,7 @@ class ProcessEntry(msgspec.Struct, frozen=True):
     address: str  # of its internal listener
     wall_ms: int  # its own clock when it put this
     counts: dict[str, int] = {}  # of a tenant: open streams
+    says: dict[str, Any] = {}  # how it is, for people (`process_looks.py`)
 
 
 class NodeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,12 +41,13 @@ class NodeEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     since_ms: int
     left: str | None = None  # the reason of a `NodeClose`; None: the session lives as long as its process
     agent: str | None = None
+    is_opening: bool = False  # the log has granted it, and it is not live yet: older ones are over
     lost_ms: int | None = None  # when the janitor found its process gone; its owner, if it goes on, puts it again
 
     @property
     def is_open(self) -> bool:
         """Live, if its process is."""
-        return self.left is None and self.lost_ms is None
+        return self.left is None and self.lost_ms is None and not self.is_opening
 
     @property
     def away_since_ms(self) -> int:
@@ -151,6 +154,14 @@ class Pulse:
         self._echoed = revision
         if self._unheard is not None and revision >= self._unheard[0]:
             self._unheard = None
+
+    @property
+    def skew_ms(self) -> int:
+        return self._skew_ms
+
+    def lag_s(self, now_s: float) -> float:
+        """For how long the watcher has not told what was put."""
+        return 0.0 if self._unheard is None else now_s - self._unheard[1]
 
     def silent_s(self, now_s: float) -> float:
         """For how long the engine has taken no heartbeat; 0 before the first."""

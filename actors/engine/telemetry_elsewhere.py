@@ -103,7 +103,7 @@ class TelemetryElsewhere:
             async with trio.open_nursery() as self._nursery:
                 while True:
                     await trio.sleep(self._settings.ping_s)
-                    for owner in self._of_owner.keys() - self._pinging:
+                    for owner in [each for each in self._of_owner if each not in self._pinging]:
                         self._pinging.add(owner)
                         self._nursery.start_soon(self._ping, owner)
         finally:

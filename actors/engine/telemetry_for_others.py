@@ -135,7 +135,8 @@ class TelemetryForOthers:
         process = self._processes.get(ping.process)
         if process is not None:
             process.heard_s = trio.current_time()
-            for attach_id in process.listens_to.keys() - set(ping.attach_ids):
+            wanted = set(ping.attach_ids)
+            for attach_id in [each for each in process.listens_to if each not in wanted]:
                 self._leave(ping.process, attach_id)
         request.reply(wire.encode(wire.Pong(() if process is None else tuple(process.listens_to))))
 

@@ -269,7 +269,7 @@ class LedgerOwner:
         for key, said in owned.answered(part, answer).items():
             asked = self._asked.pop((agent, key), None)
             if said is Answer.RESERVED and (asked is None or not asked.waiting):
-                owned.settle(key, self._now_ms(), is_charged=False)
+                owned.abandon(key, self._now_ms())
             if asked is not None:
                 asked.answer = said
                 asked.answered.set()

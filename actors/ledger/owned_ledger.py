@@ -53,6 +53,7 @@ class OwnedLedger:
     _is_with_log: bool = False  # an append is on its way
     _waiting: list[Event] = field(default_factory=list)  # decided, and in no append yet; the oldest first
     _settling: dict[str, Settlement] = field(default_factory=dict)  # by key: asked for; in no append, or in one
+    _abandoned: set[str] = field(default_factory=set)  # of these, releases that nobody has asked for
 
     _settled: dict[str, None] = field(default_factory=dict)  # keys, the oldest first: a question may come late
 
@@ -117,6 +118,15 @@ class OwnedLedger:
         self._settling[key] = event
         if key in self.ledger.state.open:  # else it follows the reservation
             self._waiting.append(event)
+
+    def abandon(self, key: str, now_ms: int) -> None:
+        """Nobody waits here for this reservation any more: release it, as long as the ledger is this process's.
+
+        Not after that: the next owner may have given it to whoever asked there for the same.
+        """
+        if key in self and key not in self._settling:
+            self._abandoned.add(key)
+            self.settle(key, now_ms, is_charged=False)
 
     def charge_overdue(self, now_ms: int) -> None:
         overdue = [
@@ -195,6 +205,7 @@ class OwnedLedger:
                     self._waiting.append(settlement)
             else:
                 self._settling.pop(event.id, None)
+                self._abandoned.discard(event.id)
                 self._settled[event.id] = None
         while len(self._settled) > SETTLED_MAX:
             del self._settled[next(iter(self._settled))]
@@ -208,7 +219,11 @@ class OwnedLedger:
         held = list(self.ledger.holds)
         for key in held:
             self.ledger.drop(key)
-        self.unsettled = [event for event in self._settling.values() if event.id in self.ledger.state.open]
+        self.unsettled = [
+            event
+            for event in self._settling.values()
+            if event.id in self.ledger.state.open and event.id not in self._abandoned
+        ]
         self._waiting.clear()
         self._settling.clear()
         return dict.fromkeys(held, Answer.MOVED)

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 import trio
 
-from actors.bus.bus import Failed, Listener, Outcome, free
+from actors.bus.bus import Failed, Listener, Outcome, free, nothing
 from actors.ledger.ledgers import Agent
 from actors.ledger.rules import Exceeded
 from actors.log.appender import Appender, Lost
@@ -166,6 +166,8 @@ class NodeActor:
                     dropped = self.cadences.relay(telemetry.in_reply_to, telemetry.frame, now)
                     if dropped is None:
                         self._counts.frames += 1
+                        if self._services.on_telemetry is not None:
+                            self._services.on_telemetry(self.identity.node_id, telemetry.frame)
                     else:
                         self._drop(dropped)
                 case session_rules.SendFrame(frame=frame):
@@ -299,6 +301,7 @@ class NodeActor:
         tenant: str,
         deadline_at_ms: int,
         hold: Callable[[str], Exceeded | None] = free,
+        withdrawn: Callable[[], None] = nothing,
     ) -> Outcome:
         """As `actors.bus.bus.Bus.call` has it.
 
@@ -333,6 +336,7 @@ class NodeActor:
         except trio.Cancelled:
             if self._appender.withdraw(issue):
                 self._give_back(issue)
+                withdrawn()
             elif not self._appender.offer(Cancel(issue.msg_id), self._services.now().wall_ms):
                 self._calls.abandon(issue.msg_id)  # too late, or one too many: the node's next session will see to it
             raise
@@ -438,6 +442,7 @@ class NodeActor:
         match answer:
             case intents.SessionGranted(epoch=epoch, session_id=session_id):
                 self.epoch = epoch
+                self._services.directory.granted(self.identity, epoch, now.wall_ms)
                 log_id = self._services.store.log_id
                 self._perform(self._session.granted(session_id, epoch, log_id, self._auth_msg_id, now), now)
                 self._deadlines_changed.set()

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 import trio
 
-from actors.bus.bus import Attachment, Failed, LastFrame, Listener, Outcome, free
+from actors.bus.bus import Attachment, Failed, LastFrame, Listener, Outcome, free, nothing
 from actors.ledger.ledger import Agent
 from actors.ledger.rules import Exceeded
 from actors.log.store import Appended, UnreadableError
@@ -112,11 +112,14 @@ class Fleet:
         tenant: str,
         deadline_at_ms: int,
         hold: Callable[[str], Exceeded | None] = free,
+        withdrawn: Callable[[], None] = nothing,
     ) -> Outcome:
         actor = self.nodes.find(node_id)
         if actor is None:
             return Failed(Code.NODE_OFFLINE)
-        return await actor.call(tool, arguments, sub=sub, tenant=tenant, deadline_at_ms=deadline_at_ms, hold=hold)
+        return await actor.call(
+            tool, arguments, sub=sub, tenant=tenant, deadline_at_ms=deadline_at_ms, hold=hold, withdrawn=withdrawn
+        )
 
     def live_epoch(self, node_id: str) -> int | None:
         """Of the node's session in this process; None: there is none that is live."""

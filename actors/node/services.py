@@ -1,8 +1,8 @@
 """What a node's actor is given: its proved identity, its connection, and what all nodes of a process share."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from actors.bucket_rules import TokenBucket
 from actors.bus.directory import OwnersDirectory
@@ -69,6 +69,8 @@ class NodeServices:
     ledgers: Ledgers | None = None  # None: nothing is charged
     find_leaf: Callable[[str], Awaitable[object]] | None = None
     """Has `certificates` learn the one of this id, if it is known elsewhere; None: there is no elsewhere."""
+    on_telemetry: Callable[[str, Mapping[str, Any]], None] | None = None
+    """Told of each frame that a node here sends to those who listen. As a `Listener`: it neither waits nor raises."""
     unreadable: Unreadable = field(default_factory=Unreadable)
     kept: dict[str, Kept] = field(default_factory=dict)  # by node; as many as are enrolled
 

@@ -162,6 +162,9 @@ class ToolCalls:
             def begins(msg_id: str) -> None:
                 record.correlation_id, reservation.command = msg_id, command_key(target.node_id, msg_id)
 
+            def withdrawn() -> None:
+                record.price_micros, reservation.reached = None, False
+
             record.price_micros = reservation.price_micros
             reservation.reached = True  # or may be, if its caller stops waiting
             outcome = await self._bus.call(
@@ -172,6 +175,7 @@ class ToolCalls:
                 tenant=principal.tenant,
                 deadline_at_ms=record.arrived.wall_ms + CALL_MS_MAX,
                 hold=begins,
+                withdrawn=withdrawn,
             )
             if outcome.msg_id is not None:
                 begins(outcome.msg_id)

@@ -68,6 +68,7 @@ class Shown:
     policy: PolicySource | SharedPolicy
     upstreams: Upstreams
     spaces: SpacesShown | None  # None: there are none
+    engine: Callable[[], Mapping[str, Any] | None]  # with its processes; None: there is one process, and no engine
     settings: ConsoleSettings
     now: Callable[[], Moment]
 
@@ -106,7 +107,7 @@ class ConsoleData:
             reads("policy/explain", ExplainAsk, lambda ask, _: policy.explain(ask)),
             reads("spaces", SpacesAsk, lambda ask, _: spaces_page(shown.spaces, ask)),
             reads("upstreams", Nothing, lambda _ask, _: upstreams_page(shown.upstreams, now())),
-            reads("engine", Nothing, lambda _ask, _: {"engine": None}),  # one process, and no engine
+            reads("engine", Nothing, lambda _ask, _: {"engine": shown.engine()}),
             reads("audit", AuditAsk, self._audit),
             reads("audit/export", AuditAsk, self._export),
         )

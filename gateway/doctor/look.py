@@ -95,7 +95,10 @@ def _newest_event_ms(folder: Path) -> int | None:
 
 
 def look_at_folder(path: Path, seconds_max: float) -> Folder:
-    if not path.is_dir():
+    try:
+        if not path.is_dir():
+            return Folder(str(path))
+    except OSError:  # which whoever looks whether a gateway could start tells of
         return Folder(str(path))
     now_ms = time.time_ns() // 1_000_000
     until_s = time.monotonic() + seconds_max
@@ -107,7 +110,9 @@ def look_at_folder(path: Path, seconds_max: float) -> Folder:
         is_half_restored=(path / RESTORING).exists() and not is_whole,
         is_held=held,
         answers=_answers(path) if held else None,
-        listens={name: said for name, said in noted(path).items() if name in ("http", "devices")} if held else {},
+        listens={name: said for name, said in noted(path).items() if name in ("http", "devices") and said}
+        if held
+        else {},
         disk=_disk(path),
         modes=tuple(_modes(path)) if is_whole else (),
         ca=_ca(path / CA_FILE),
@@ -200,7 +205,7 @@ def _answers(path: Path) -> bool | None:
         try:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == http.client.OK
-        except (OSError, ValueError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException):
             return False
 
 

@@ -65,11 +65,19 @@ class Place:
 class ServerRun:
     """A server and its folder. `start` after `stop` or `kill` finds what was there, at the same address."""
 
-    def __init__(self, folder: Path, jetstream_bytes_max: int = _BYTES_MAX, place: Place | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        jetstream_bytes_max: int = _BYTES_MAX,
+        place: Place | None = None,
+        mqtt_port: int | None = None,
+    ) -> None:
+        """With `mqtt_port` it has a listener for MQTT there, where the password is the token."""
         self.token = secrets.token_urlsafe(24)
         self._folder = folder
         self._bytes_max = jetstream_bytes_max
         self._place = place
+        self._mqtt_port = mqtt_port
         self._port = -1  # any that is free
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -113,6 +121,7 @@ class ServerRun:
 
     def _configuration(self) -> str:
         # The format is its own, and takes JSON.
+        mqtt = {} if self._mqtt_port is None else {"mqtt": {"host": "127.0.0.1", "port": self._mqtt_port}}
         cluster = {} if self._place is None else {"cluster": self._place.configuration}
         return json.dumps(
             {
@@ -120,6 +129,7 @@ class ServerRun:
                 "port": self._port,
                 "server_name": f"heliograph-{0 if self._place is None else self._place.number}",
                 **cluster,
+                **mqtt,
                 "ports_file_dir": str(self._folder),
                 "authorization": {"token": self.token},
                 "jetstream": {

@@ -1,7 +1,8 @@
 """The console, joined to a gateway: where it is, and what the features beside it hand in for its pages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from actors.console.operator_passkeys import OperatorPasskeys
 from actors.log.store import LogStore
@@ -78,6 +79,7 @@ def console_side(
     audit: Audit,
     spaces: EchoSpaces | None,
     admin_spaces: AdminSpaces | None,
+    engine: Callable[[], Mapping[str, Any] | None],
     passkeys: OperatorPasskeys,
     ceremonies: Ceremonies,
     is_known_elsewhere: Callable[[bytes], bool],
@@ -100,10 +102,11 @@ def console_side(
             leafs_of=folder.certificates.leafs_of,
             audit=kept_audit,
             governor=governor,
-            ledgers=devices.ledgers,
+            ledgers=devices.book,
             policy=policy,
             upstreams=upstreams,
             spaces=shown_spaces,
+            engine=engine,
             settings=settings.console,
             now=now,
         )

@@ -21,6 +21,8 @@ def check_engine(settings: Settings) -> None:
         return
     if find_spec("nats") is None:
         raise SettingsError(_MISSING)
+    if engine.mqtt is not None:
+        _check_mqtt(engine)
     if settings.echo.enabled:
         raise SettingsError(
             "spaces (echo.enabled) are not there on an engine yet: run them on a gateway by itself, without engine.url"
@@ -29,10 +31,18 @@ def check_engine(settings: Settings) -> None:
     if engine.internal_listen is not None and not 0 < Address.parse(engine.internal_listen).port <= 65_535 - PLACES_MAX:
         raise SettingsError(f"engine.internal_listen is HOST:PORT, with a port from 1 to {65_535 - PLACES_MAX}")
     _check_bounds(engine)
-    for name in ("credentials", "system_credentials", "tls_ca"):
+    for name in ("credentials", "system_credentials", "mqtt_credentials", "tls_ca"):
         path = getattr(engine, name)
         if path is not None and not Path(path).is_file():
             raise SettingsError(f"engine.{name} names no file: {path}")
+
+
+def _check_mqtt(engine: EngineSettings) -> None:
+    assert engine.mqtt is not None
+    if find_spec("paho") is None:
+        raise SettingsError("engine.mqtt needs a client of MQTT: pip install 'heliograph[gateway,engine]'")
+    if Address.parse(engine.mqtt).port == 0:
+        raise SettingsError("engine.mqtt is HOST:PORT")
 
 
 def _check_url(engine: EngineSettings) -> None:
@@ -59,5 +69,11 @@ def _check_bounds(engine: EngineSettings) -> None:
         raise SettingsError("engine.lost_s_max and engine.stale_s_max are more than one heartbeat (engine.heartbeat_s)")
     if not 2 <= engine.batch_min <= engine.batch_max <= 1000:
         raise SettingsError("engine.batch_min is from 2 to engine.batch_max, and that at most 1000")
-    if engine.append_patience_s <= 0 or engine.clock_skew_ms_max <= 0 or engine.log_bytes_max <= 0:
-        raise SettingsError("engine.append_patience_s, clock_skew_ms_max and log_bytes_max are more than 0")
+    if (
+        engine.append_patience_s <= 0
+        or min(engine.clock_skew_ms_max, engine.purse_timeout_ms) <= 0
+        or engine.log_bytes_max <= 0
+    ):
+        raise SettingsError(
+            "engine.append_patience_s, clock_skew_ms_max, purse_timeout_ms and log_bytes_max are more than 0"
+        )

@@ -70,7 +70,8 @@ class Reload:
         except SettingsError as error:
             log.error("tls_certificate_refused", listener=section, message=str(error))
             return
-        if context is None or look is None:  # the files were just being replaced: whoever did so asks again
+        after = await trio.to_thread.run_sync(_look, certificate, key)
+        if context is None or look is None or after != look:  # just being replaced: whoever does so asks again
             log.error("tls_certificate_refused", listener=section, message="the files change: try again")
             return
         for use in listeners.use:

@@ -92,7 +92,7 @@ class Address(msgspec.Struct, frozen=True):
         try:
             host.encode("idna")  # as whoever looks it up does
         except UnicodeError:
-            raise SettingsError("the host of an address HOST:PORT has parts of 1 to 63 letters") from None
+            raise SettingsError("the host of an address has an empty part, or one of more than 63 characters") from None
         return cls(host.strip("[]"), int(port))
 
 
@@ -112,9 +112,7 @@ class UnixAddress(msgspec.Struct, frozen=True):
             raise SettingsError("a unix socket is unix:/path/to/socket")
         absolute = Path(path).absolute()  # for commands too, wherever they are run
         if len(os.fsencode(absolute)) > UNIX_PATH_BYTES_MAX:
-            raise SettingsError(
-                f"the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes: choose a shorter one"
-            )
+            raise SettingsError(f"the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes")
         return cls(absolute)
 
 

@@ -52,9 +52,9 @@ def read(
             raise SettingsError(f"cannot read {file}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{file} is not TOML: {error}") from error
-        except RecursionError:
-            raise SettingsError(f"{file} is nested too deep: settings need few levels") from None
-        except ValueError:  # tomllib's own words are of Python
+        except RecursionError as error:
+            raise SettingsError(f"{file} is nested too deep") from error
+        except ValueError:  # its words are of Python
             raise SettingsError(f"{file} has a number with thousands of digits") from None
     for name, dotted in bare.items():
         if name in environment:

@@ -104,11 +104,24 @@ def test_streams_spaces_upstreams_and_an_engine_are_shown(pages: ConsolePages, a
     pages.menu("upstreams")
     anna.shows("tbody tr", "tickets")
     assert not anna.one("#pages [data-page=engine]").is_displayed()
-    pages.console.engine = {"mode": "nats", "processes": [{"name": "gw-1", "nodes": 30, "lag_ms": 4}]}
+    row = {
+        "process": "gw-1",
+        "is_here": True,
+        "started_at_ms": 1_790_000_000_000,
+        "nodes": 30,
+        "lag_ms": 4,
+        "link": None,
+    }
+    pages.console.engine = {"prefix": "hg", "is_janitor": False, "processes_total": 1, "processes": [row]}
     anna.driver.refresh()
     pages.is_shown("upstreams")
     pages.menu("engine")
     anna.shows("tbody", "gw-1")
+    assert anna.texts("thead th") == ["Process", "Here", "Started", "Nodes", "Lag (ms)", "Link"]
+    process, here, started, nodes, lag, link = anna.texts("tbody td")
+    assert (process, here, nodes, lag, link) == ("gw-1", "yes", "30", "4", "–")
+    assert "2026" in started
+    anna.shows("#main", "Janitor")
 
 
 def test_log_is_filtered_followed_and_exported(pages: ConsolePages, anna: Browser) -> None:

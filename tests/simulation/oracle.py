@@ -54,21 +54,21 @@ class Oracle:
     def wrote(self, node_id: str, msg_id: str, token: str, epoch: int) -> None:
         """A `cmd` leaves: by then its `CommandSent` of this epoch has to be durable."""
         self.token_of[node_id, msg_id] = token
-        sent = (event for event in self._events(node_id) if isinstance(event, CommandSent))
+        sent = (event for event in self.events_of(node_id) if isinstance(event, CommandSent))
         if not any((event.msg_id, event.epoch) == (msg_id, epoch) for event in sent):
             self.violations.append(f"I7: {msg_id} was written before its CommandSent({epoch}) was durable")
 
-    def _events(self, node_id: str) -> list[Event]:
+    def events_of(self, node_id: str) -> list[Event]:
         stream = self.disk.streams.get(stream_of(node_id))
         return [decode(recorded.data) for recorded in stream.events] if stream else []
 
     def is_acked(self, node_id: str, msg_id: str) -> bool:
-        return any(isinstance(event, CommandAcked) and event.msg_id == msg_id for event in self._events(node_id))
+        return any(isinstance(event, CommandAcked) and event.msg_id == msg_id for event in self.events_of(node_id))
 
     def journal_mark(self, node_id: str) -> str | None:
         """How far the gateways know the node's journal to have been."""
         try:
-            return fold(NodeState(), self._events(node_id)).journal_mark
+            return fold(NodeState(), self.events_of(node_id)).journal_mark
         except CorruptHistoryError as error:
             raise Violation(f"I6: {error}") from None
 
@@ -91,7 +91,7 @@ class Oracle:
         commands: dict[str, int] = defaultdict(int)
         for stream in self.disk.streams:
             node_id = node_of(stream)
-            for event in () if node_id is None else self._events(node_id):
+            for event in () if node_id is None else self.events_of(node_id):
                 if isinstance(event, CommandQueued):
                     commands[event.tenant] += 1
         ledgers = Ledgers(MemoryStore(self.disk))
@@ -139,7 +139,7 @@ class Oracle:
         finals: dict[str, CommandState] = {}
         sent: set[str] = set()
         epoch = 0
-        for event in self._events(node_id):
+        for event in self.events_of(node_id):
             match event:
                 case SessionOpened():
                     if event.epoch <= epoch:

@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from unittest.mock import patch
@@ -74,10 +75,10 @@ async def _run(rng: Random, rules: Rules) -> Report:
             async with trio.open_nursery() as storm:
                 storm.start_soon(callers.run)
                 for node in nodes:
-                    storm.start_soon(_harm_node, site, node)
+                    storm.start_soon(harm_node, site, node)
                 for gateway in site.gateways:
                     storm.start_soon(_harm_gateway, site, gateway)
-                storm.start_soon(_step_clock_back, site)
+                storm.start_soon(step_clock_back, site)
         await _calm(site, nodes)
         ends = oracle.check()
         callers.check()
@@ -88,7 +89,7 @@ async def _run(rng: Random, rules: Rules) -> Report:
     return Report(ends, blake3(history).hexdigest())
 
 
-async def _harm_node(site: Site, node: SimNode) -> None:
+async def harm_node(site: Site, node: SimNode) -> None:
     rng = site.rng
     while True:
         await trio.sleep(rng.expovariate(1 / 3))
@@ -131,7 +132,7 @@ async def _harm_gateway(site: Site, gateway: SimGateway) -> None:
         await gateway.start()
 
 
-async def _step_clock_back(site: Site) -> None:
+async def step_clock_back(site: Site) -> None:
     """Of the gateways. (Forward it may not: a node cannot know that time has passed in no time.)"""
     while True:
         await trio.sleep(site.rng.expovariate(1 / 20))
@@ -204,7 +205,8 @@ class _Callers:
                 raise Violation(f"the answer to {token} went to somebody else")
 
 
-def main() -> int:
+def many(module: str, simulate_one: Callable[[int], Mapping[str, int]]) -> int:
+    """What the command line asks for."""
     parser = argparse.ArgumentParser(description="Simulate a fleet under faults, seed by seed.")
     parser.add_argument("--seed", type=int, help="just this one")
     parser.add_argument("--start", type=int, default=0)
@@ -217,15 +219,15 @@ def main() -> int:
     seed = first
     while seed < last or (until is not None and time.monotonic() < until):
         try:
-            ends = simulate(seed).ends
+            told = simulate_one(seed)
         except BaseException:
-            print(f"\nseed {seed} failed; again with: python -m tests.simulation.run --seed {seed}", file=sys.stderr)
+            print(f"\nseed {seed} failed; again with: python -m {module} --seed {seed}", file=sys.stderr)
             raise
-        print(f"\rseed {seed}: {ends}{os.linesep if arguments.seed is not None else ''}", end="", flush=True)
+        print(f"\rseed {seed}: {dict(told)}{os.linesep if arguments.seed is not None else ''}", end="", flush=True)
         seed += 1
     print()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(many("tests.simulation.run", lambda seed: simulate(seed).ends))

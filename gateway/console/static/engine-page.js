@@ -2,6 +2,7 @@
 
 import { ask } from "./api.js";
 import { make } from "./dom.js";
+import { dateText } from "./formats.js";
 import { card, code, facts, note, pageHead } from "./parts.js";
 import { repeat } from "./waiting.js";
 
@@ -24,7 +25,7 @@ function parts(engine) {
   const rest = Object.entries(engine).filter(([, value]) => !Array.isArray(value));
   const about = rest.length === 0
     ? []
-    : [card("About", facts(...rest.map(([name, value]) => [wordsOf(name), code(textOf(value))])))];
+    : [card("About", facts(...rest.map(([name, value]) => [wordsOf(name), code(textOf(value, name))])))];
   return [...about, ...lists.map(([name, rows]) => card(wordsOf(name), tableOf(name, rows)))];
 }
 
@@ -41,7 +42,7 @@ function tableOf(name, rows) {
         (column) => make(
           "td",
           { className: typeof row[column] === "number" ? "number" : "" },
-          make("bdi", {}, textOf(row[column])),
+          make("bdi", {}, textOf(row[column], column)),
         ),
       ),
     ),
@@ -61,10 +62,13 @@ function tableOf(name, rows) {
 }
 
 const wordsOf = (name) => {
-  const words = name.replace(/_ms$/, " (ms)").replaceAll("_", " ");
+  const words = name.replace(/^is_|_at_ms$/, "").replace(/_ms$/, " (ms)").replaceAll("_", " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 };
 
-const textOf = (value) => (
-  value === null || value === undefined ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value)
-);
+function textOf(value, name) {
+  if (value === null || value === undefined) return "–";
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value === "number" && name.endsWith("_at_ms")) return dateText(value);
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}

@@ -13,7 +13,7 @@ from actors.engine.messages import Reply
 from actors.engine.settings import BusSettings
 from schemas.closes import NodeClose
 from schemas.errors import Code
-from schemas.frames import Cmd, CmdCancel
+from schemas.frames import AuthOk, Cmd, CmdCancel
 from tests.actors.engine.gateways import Asked, MemoryEngine, Process, sent, until
 from tests.actors.node.harness import ScriptedNode, now
 from tests.schemas.examples import NODE_ID
@@ -307,3 +307,20 @@ async def test_a_session_without_an_epoch_is_left_to_the_log(autojump_clock: Moc
     assert node.connection.closed is None
     owner.fleet.supersede(NODE_ID, 2)
     assert node.connection.closed is NodeClose.SUPERSEDED
+
+
+async def test_a_session_that_is_granted_elsewhere_and_never_goes_live_ends_the_older_one_at_once(
+    autojump_clock: MockClock, several: MemoryEngine
+) -> None:
+    owner, asker, node = await two(several)
+    newer = ScriptedNode.started_by(asker.fleet)
+    await newer.connection.next(AuthOk)
+    await until(lambda: node.connection.closed is NodeClose.SUPERSEDED)
+    for process in owner, asker:
+        await until(lambda process=process: process.is_told(live=False, epoch=2))  # type: ignore[misc]
+    newer.connection.hang_up()
+    await trio.sleep(1)
+    again = await owner.session()
+    assert again.actor.epoch == 3
+    for process in owner, asker:
+        await until(lambda process=process: process.is_told(epoch=3))  # type: ignore[misc]

@@ -242,7 +242,9 @@ class World:
         made = [event.id for event in history if isinstance(event, Reserved)]
         charged = [event.id for event in history if isinstance(event, Charged)]
         released = [event.id for event in history if isinstance(event, Released)]
-        assert len(made) == len(set(made)), "reserved twice"
+        # A question of a process that was stopped may come to an owner that does not know that its key is settled: then
+        # it is reserved again, nobody settles that, and it is charged when it is overdue.
+        assert self.was_disturbed or len(made) == len(set(made)), "reserved twice"
         assert sorted(made) == sorted(charged + released), "stranded, or settled twice"
         assert self.commands <= set(charged), "a command that nobody paid for"
         if not self.was_disturbed:

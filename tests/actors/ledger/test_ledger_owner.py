@@ -1,13 +1,13 @@
 """Processes that share a log and take ledgers from each other: money is spent once, and nobody waits for ever."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from actors.ledger import ledger_owner
-from actors.ledger.events import Charged, Event, Opened, Released, Reserved, decode
+from actors.ledger.events import Charged, Event, Opened, Released, Reserved, Settlement, decode
 from actors.ledger.ledger import Agent
 from actors.ledger.ledger_owner import LedgerOwner, Terms
 from actors.ledger.owned_ledger import Answer
@@ -134,6 +134,51 @@ async def test_who_stops_waiting_owes_nothing(disk: MemoryDisk) -> None:
     await wait_all_tasks_blocked()
     assert history(disk) == [Opened(0, "p1"), Reserved(0, "a", "tool", 40, None, LATER_MS), Released(0, "a")]
     assert not disk.streams[AGENT.stream].open_items
+
+
+class Passed:
+    """A `Watcher`: what was left to settle when the ledger went."""
+
+    def __init__(self) -> None:
+        self.unsettled: list[Settlement] = []
+
+    def came(self, agent: Agent) -> None: ...
+
+    def opened(self, agent: Agent) -> None: ...
+
+    def went(self, agent: Agent, unsettled: Sequence[Settlement]) -> None:
+        del agent
+        self.unsettled += unsettled
+
+
+async def test_what_nobody_waits_for_here_may_have_been_given_by_the_next_owner(
+    disk: MemoryDisk, autojump_clock: MockClock
+) -> None:
+    going = trio.Event()
+    one = Process(disk, "p1", MemoryStore(disk, before_answer=lambda: going.wait()))
+    passed = Passed()
+    one.owner = LedgerOwner(one.store, "p1", lambda: one.now_ms, passed)
+    two = Process(disk, "p2")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.owner.take, AGENT)
+        going.set()
+        await trio.sleep(1)
+        going = trio.Event()
+        with trio.move_on_after(1):
+            await one.reserve("a")  # it is in the log, and the process is stopped before it hears so
+        assert await two.reserve("a") is Answer.RESERVED
+        going.set()
+        await trio.sleep(1)
+        one.now_ms = two.now_ms = 5_000
+        one.owner.look()
+        await trio.sleep(1)
+    assert one.owner.takeovers_lost == 1
+    assert passed.unsettled == []
+    assert two.owner.settle(AGENT, "a", is_charged=True)
+    two.now_ms += 5_000
+    two.owner.look()
+    await trio.sleep(1)
+    assert [type(event) for event in history(disk) if event.id == "a"] == [Reserved, Charged]
 
 
 async def test_two_who_ask_by_one_key_are_both_answered(disk: MemoryDisk) -> None:

@@ -41,9 +41,13 @@ class SlowStore(MemoryStore):
     def __init__(self) -> None:
         super().__init__(before_commit=self.wait)
         self.commit_s = self.load_s = 0.0
+        self.elsewhere_s: float | None = None  # as `commit_s`, in another process; None: the same
 
     async def wait(self) -> None:
         await trio.sleep(self.commit_s)
+
+    async def wait_elsewhere(self) -> None:
+        await trio.sleep(self.commit_s if self.elsewhere_s is None else self.elsewhere_s)
 
     async def load(self, stream: str) -> Loaded:
         await trio.sleep(self.load_s)
@@ -141,7 +145,7 @@ async def running_site(
     if pays_elsewhere:
         broker, judge = MemoryBroker(), PolicyJudge(governor)
         purse = EnginePurse(store, MemoryMessages(broker), "here", now, judge)
-        elsewhere = MemoryStore(store.disk, before_commit=store.wait)
+        elsewhere = MemoryStore(store.disk, before_commit=store.wait_elsewhere)
         theirs = MemoryMessages(broker)
         one.owner, one.end_owner = EnginePurse(elsewhere, theirs, "elsewhere", now, judge), theirs.die
         governor.shared = one.ledgers = purse

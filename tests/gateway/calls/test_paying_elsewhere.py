@@ -4,6 +4,7 @@ The tests are those of a gateway of one process, but for what only holds there.
 """
 
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 import trio
@@ -17,6 +18,7 @@ from tests.gateway.api.test_app import live_node
 from tests.gateway.calls import test_guesses, test_pipeline, test_told, test_waiting
 from tests.gateway.calls.place import FakeUpstream, FakeUpstreams, Place
 from tests.gateway.calls.site import Site, running_site
+from tests.schemas.examples import NODE_ID
 
 ONLY_IN_ONE_PROCESS = {
     # There is no account at hand that could be read, and have to be read again.
@@ -69,3 +71,17 @@ async def test_ledger_whose_owner_dies_is_taken_over_and_the_agent_sees_nothing_
     site.end_owner()
     assert (await site.http(message="hi")).status == 200
     assert await site.spent() == 2 * test_pipeline.PRICE
+
+
+async def test_command_that_is_taken_back_before_it_is_written_costs_nothing(
+    autojump_clock: MockClock, site: Site, nursery: trio.Nursery
+) -> None:
+    await live_node(site.fleet, nursery, answers=False)
+    site.store.commit_s, site.store.elsewhere_s = 1.0, 0.0
+    async with trio.open_nursery() as calling:
+        for _ in range(2):  # the second waits until the first is written
+            calling.start_soon(partial(site.http, message="hi"))
+            await trio.sleep(0.1)
+        calling.cancel_scope.cancel()
+    assert await site.spent() == test_pipeline.PRICE
+    assert sum(b"queued" in event.data for event in site.store.disk.streams[f"node/{NODE_ID}"].events) == 1

@@ -13,6 +13,7 @@ from gateway.engine.server_run import ServerRun
 from gateway.identity.tokens import OperatorScope, TokenClass
 from tests.gateway.api.client import AGENT
 from tests.gateway.api.live import Live, live_gateway, request
+from tests.gateway.console.visitor import Visitor
 from tests.gateway.engine.on_engine import on_engine
 from tests.gateway.mcp.site import Site
 
@@ -75,6 +76,20 @@ async def test_operators_find_the_node_and_the_gateway_is_ready(live: Live) -> N
     assert (await ask(live, request("GET", "/readyz"))).status == 200
     page = (await ask(live, request("GET", "/metrics", operator(live)))).body
     assert re.search(rb'^heliograph_nodes({process="0"})? 1$', page, re.MULTILINE)
+
+
+async def test_console_shows_the_engine_and_its_processes_where_there_is_one(live: Live, side: dict[str, Any]) -> None:
+    ada = await Visitor.come(live, [OperatorScope.FLEET_READ])
+    if not side:
+        assert await ada.read("engine") == {"engine": None}
+        return
+    while (engine := (await ada.read("engine"))["engine"])["processes"][0]["nodes"] == 0:
+        await trio.lowlevel.checkpoint()  # its own watcher has not told it of the node yet
+    assert (engine["prefix"], engine["processes_total"]) == (side["engine.prefix"], 1)
+    (row,) = engine["processes"]
+    assert (row["is_here"], row["nodes"], row["standing"], row["link"]) == (True, 1, "ready", "up")
+    assert (row["heartbeat_age_ms"] < 2_000, row["started_at_ms"] > 0, row["unknown_outcomes"]) == (True, True, 0)
+    assert (await (await Visitor.come(live, [OperatorScope.SPEND_READ])).post("engine")).status == 403
 
 
 async def test_mcp_lists_the_tools_of_the_node(live: Live, tmp_path: Path) -> None:

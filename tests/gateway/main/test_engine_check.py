@@ -39,6 +39,9 @@ def test_a_gateway_by_itself_has_nothing_to_check() -> None:
         ({**URL, "engine.lost_s_max": 1.0}, "heartbeat"),
         ({**URL, "engine.batch_min": 1}, "batch_min"),
         ({**URL, "engine.log_bytes_max": 0}, "log_bytes_max"),
+        ({**URL, "engine.mqtt": "nowhere"}, "HOST:PORT"),
+        ({**URL, "engine.mqtt": "127.0.0.1:0"}, "HOST:PORT"),
+        ({**URL, "engine.mqtt": "a:1883", "engine.mqtt_credentials": "/no/such"}, "names no file"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_to_do(wrong: dict[str, Any], hint: str) -> None:
