@@ -205,7 +205,7 @@ def _answers(path: Path) -> bool | None:
         try:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == http.client.OK
-        except (OSError, http.client.HTTPException):
+        except (OSError, UnicodeError, http.client.HTTPException):  # the second: no host has such a name
             return False
 
 
