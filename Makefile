@@ -13,7 +13,7 @@ LINTERS := $(VENV)/linters/.ready
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench simulate hostile screenshots package deployment wheels lock clean
+.PHONY: help env demo test conformance check format bench soak chaos simulate hostile screenshots package deployment wheels lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -99,6 +99,9 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.console
 	$(BIN)/python -m bench.sites
 
+soak: env  ## a gateway under everything at once, HOURS=1 by default: what grew is named (as root: with a full disk)
+	$(BIN)/python -m bench.soak --hours $(or $(HOURS),1) --seed $(or $(SEED),1)
+
 simulate: env  ## simulate fleets under faults, with one gateway and with several on an engine, HOURS=1 of each by default
 	$(BIN)/python -m tests.simulation.run --hours $(or $(HOURS),1)
 	$(BIN)/python -m tests.simulation.engine_run --hours $(or $(HOURS),1)
@@ -108,6 +111,9 @@ hostile: env  ## ask every operation of the HTTP API, EXAMPLES=500 times each by
 
 screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
 	$(BIN)/python -m tests.browser.screenshots
+
+chaos: env  ## kill and stop gateways and NATS servers under load, ROUNDS=1 from SEED=0 (two to three minutes each)
+	$(BIN)/python -m tests.chaos.run --rounds $(or $(ROUNDS),1) --seed $(or $(SEED),0)
 
 package: env  ## build the wheel and the sdist into dist
 	rm -rf dist

@@ -35,7 +35,7 @@ from actors.kit.steps import (
 )
 from actors.kit.verdicts import Outcome, Verdict
 
-NOTICED_MAX = 4096  # happenings that no check has listened to yet; then whoever brings them waits
+NOTICED_MAX = 256  # happenings that no check has listened to yet; then whoever brings them waits
 SEND_S_MAX = 10.0  # for one frame; then the connection is cut, since the node does not read
 
 

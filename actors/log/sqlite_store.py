@@ -54,7 +54,7 @@ _T = TypeVar("_T")
 _OPEN_ITEMS = "SELECT key, data FROM open_item WHERE stream = ? ORDER BY key"
 _SNAPSHOT = "SELECT version, data FROM snapshot WHERE stream = ?"
 _STREAM = "SELECT id FROM stream WHERE name = ?"
-_NAMES = "SELECT name FROM stream WHERE name >= ? AND name < ? AND substr(name, -?) = ? ORDER BY name"
+_NAMES = "SELECT name FROM stream WHERE name >= ? AND name < ? AND substr(name, length(name) - ? + 1) = ? ORDER BY name"
 _OPEN_STREAMS = "SELECT name FROM stream WHERE id IN (SELECT stream FROM open_item) ORDER BY name"
 
 

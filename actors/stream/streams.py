@@ -47,6 +47,8 @@ class Streams:
         self, supervisor: Supervisor, bus: Bus, settings: StreamSettings | None = None, lines: Lines | None = None
     ) -> None:
         self.settings = settings or StreamSettings()
+        self.elsewhere: Callable[[str], int] = lambda _tenant: 0
+        """How many streams a tenant has open in other processes, as far as is known."""
         self.registry: Registry[str, StreamActor] = Registry()
         self._supervisor = supervisor
         self._bus = bus
@@ -144,7 +146,12 @@ class Streams:
             stream.close(close)
 
     def _is_over_quota(self, tenant: str) -> bool:
-        return 0 < self.settings.streams_per_tenant_max <= self._per_tenant[tenant]
+        open_here = self._per_tenant[tenant]
+        return 0 < self.settings.streams_per_tenant_max <= open_here + self.elsewhere(tenant)
+
+    def counts(self) -> dict[str, int]:
+        """Open streams by tenant, of those that have any."""
+        return dict(self._per_tenant)
 
     async def _audience(self, source: Source) -> Audience | Failed:
         """Of this cadence, which the first to ask for it starts."""

@@ -64,8 +64,8 @@ def restore(file: Path, folder: Path) -> Manifest:
 def _empty(folder: Path) -> Iterator[None]:
     """A folder with nothing in it, nobody else's until the end of the block, and gone again if it was made in vain."""
     is_made = False
-    missing = [place for place in folder.parents if not place.exists()]
     try:
+        missing = [place for place in folder.parents if not place.exists()]
         is_made = _made(folder)
         _refuse_filled(folder)  # before a lock is put beside what somebody has there
         fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

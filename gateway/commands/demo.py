@@ -11,20 +11,15 @@ import tempfile
 import uuid
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from random import Random
 
 import trio
 from ulid import ULID
 
-from actors.device.agent import Agent
-from actors.device.device import standard_device
-from actors.device.file_journal import FileJournal
-from actors.device.identity import DeviceIdentity, hw_fingerprint
+from actors.device.identity import DeviceIdentity
 from actors.device.identity_files import KEY_FILE
-from actors.device.mock_sampler import MockSampler
-from actors.device.websocket import WebSocketDialer
 from actors.register.register_rules import Refusal
-from gateway.commands.demo_js import find_js_node, run_js_node
+from gateway.commands.demo_js import find_js_node
+from gateway.commands.demo_node import TENANT, TOKEN_LIFE_S, be_a_node
 from gateway.commands.demo_room import DemoSpace
 from gateway.commands.demo_site import BEARER_FILE, DemoSite, kept_bearer
 from gateway.commands.gateway_run import run_gateway
@@ -42,8 +37,6 @@ from gateway.main.signals import until_signalled
 from gateway.observe.log_output import LogSettings, log_to
 from schemas.manifest import NodeIdentity
 
-TENANT = "demo"
-TOKEN_LIFE_S = 24 * 3600
 LIVE_S_MAX = 60.0
 WITH_JS_NODES_MIN = 3  # so many nodes, and the last one may be in JavaScript; the tutorials are about the first ones
 POLICY_FILE = "demo-policy.toml"
@@ -77,12 +70,23 @@ def add(commands: Subparsers) -> None:
         metavar="DIR",
         help="the data folder (default: HELIOGRAPH_DATA, or a temporary folder)",
     )
+    demo.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="gateways that share the nodes, on a nats-server of its own",
+    )
     demo.add_argument("--ready-file", type=Path, metavar="FILE", help="written as JSON once all nodes are live")
     demo.set_defaults(run=_demo)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
     with _folder(arguments) as folder:
+        if arguments.processes != 1:
+            from gateway.commands.demo_processes import run_several  # only here is a client of NATS needed
+
+            return run_several(folder, _agent_with_policy(folder), folder / POLICY_FILE, arguments)
         on_this_machine = is_loopback(arguments.http.rpartition(":")[0].strip("[]"))
         flags = {
             "data": str(folder),
@@ -133,7 +137,7 @@ async def _run(settings: Settings, folder: Path, agent_id: str, nodes: int, read
             js_node = await find_js_node() if len(homes) >= WITH_JS_NODES_MIN else None
             for number, (home, identity) in enumerate(homes.items()):
                 is_last = number == len(homes) - 1
-                field.start_soon(_be_a_node, identity, home, gateway.device_url, number, js_node if is_last else None)
+                field.start_soon(be_a_node, identity, home, gateway.device_url, number, js_node if is_last else None)
             with trio.move_on_after(LIVE_S_MAX):
                 await _all_live(gateway, len(homes))
             ids = [identity.node_id for identity in homes.values()]
@@ -208,21 +212,6 @@ def _called(number: int) -> tuple[str, dict[str, str]]:
 
 def _mint(folder: DataFolder, token_class: TokenClass, sub: str, scopes: Collection[AnyScope]) -> str:
     return folder.mint(token_class, sub, TENANT, scopes, TOKEN_LIFE_S, str(ULID()), wall_ms())
-
-
-async def _be_a_node(identity: DeviceIdentity, folder: Path, url: str, number: int, js_node: list[str] | None) -> None:
-    """The agent that also runs on real devices, with made-up metrics; or the one in JavaScript, as long as it runs."""
-    if js_node is not None:
-        await run_js_node(js_node, folder, url)
-    fingerprint = hw_fingerprint(f"demo machine {number}", None)
-    device = standard_device(identity, fingerprint, MockSampler(number, wall_ms()), wall_ms)
-    journal = FileJournal(folder)
-    try:
-        async with trio.open_nursery() as nursery:
-            dial = WebSocketDialer(nursery, url)
-            await Agent(device, journal=journal, connect=dial, wall_ms=wall_ms, rng=Random()).run()
-    finally:
-        journal.close()
 
 
 async def _all_live(gateway: Running, nodes: int) -> None:

@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
@@ -66,11 +66,14 @@ class _Child:
 class Processes:
     """Run it once."""
 
-    def __init__(self, settings: Settings, arguments: Sequence[str], intensity: RestartIntensity) -> None:
-        """`arguments` are those of `serve`, as somebody gave them."""
+    def __init__(
+        self, settings: Settings, arguments: Sequence[str], say: Callable[[Ready], None] | None = None
+    ) -> None:
+        """`arguments` are those of `serve`, as somebody gave them. `say` is called once, when all of them listen."""
+        self._tell = self._say if say is None else say
         self._settings = settings
         self._arguments = list(arguments)
-        self._intensity = intensity
+        self._intensity = RestartIntensity()
         self._children: dict[int, _Child] = {}
         self._ready: dict[int, Ready] = {}  # what each has said first
         self._is_stopping = False
@@ -126,7 +129,7 @@ class Processes:
                 await trio.sleep(_LOOK_S)
                 ready = self._ready.get(number)
         if ready is not None and not self._stop.is_set():
-            self._say(ready)
+            self._tell(ready)
 
     # ---- children ---------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from typing import TextIO
 import msgspec
 import trio
 
-from actors.supervision.restart_rules import RestartIntensity
 from gateway.commands.doctor import print_findings
 from gateway.commands.gateway_run import run_gateway
 from gateway.commands.parsing import Subparsers, complain
@@ -106,7 +105,7 @@ def _run_several(settings: Settings, arguments: argparse.Namespace) -> int:
     for name in ("config", "data", "engine", "log"):
         value = getattr(arguments, name)
         given += [] if value is None else [f"--{name}", str(value)]
-    processes = Processes(settings, given, RestartIntensity())
+    processes = Processes(settings, given)
     try:
         return run_gateway(processes.run)
     except StoppedError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from actors.bus.directory import OwnersDirectory
 from actors.bus.local_directory import LocalDirectory
 from actors.bus.renewal import RenewNode
-from actors.ledger.ledgers import Ledgers, LedgerStore
+from actors.ledger.ledgers import LedgerBook, Ledgers, LedgerStore
 from actors.node.calls import PendingCalls
 from actors.node.fleet import Fleet
 from actors.node.reports import Drop
@@ -54,13 +54,20 @@ class DeviceSide:
         takes_nodes: Callable[[], bool] = lambda: True,
         register: Register | None = None,
         find_leaf: Callable[[str], Awaitable[object]] | None = None,
+        *,
+        pays_at_hand: bool = True,
     ) -> None:
         """Without `renew`, who decides about a node's next identity, nodes cannot ask for one. Without a `directory`,
-        who is where is what this process knows itself. While it does not take nodes, they are asked to come again."""
+        who is where is what this process knows itself. While it does not take nodes, they are asked to come again.
+
+        Unless it `pays_at_hand`, ledgers may be in other processes, and commands are paid for before they are sent.
+        """
         now = now_of_this_run()
         self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
         self.pump = Pump()
         self.ledgers = Ledgers(store)
+        self.book: LedgerBook = self.ledgers
+        """What people are told of ledgers: another, where these may be in other processes."""
         self.directory = LocalDirectory(store) if directory is None else directory
         self.register = Register(store, self.directory) if register is None else register
         self.on_login: Callable[[str, str], None] = lambda _node_id, _token_id: None
@@ -76,7 +83,7 @@ class DeviceSide:
                 now=now,
                 entropy=os.urandom,
                 count=self._count,
-                ledgers=self.ledgers,
+                ledgers=self.ledgers if pays_at_hand else None,
                 find_leaf=find_leaf,
             ),
         )

@@ -95,7 +95,10 @@ def _newest_event_ms(folder: Path) -> int | None:
 
 
 def look_at_folder(path: Path, seconds_max: float) -> Folder:
-    if not path.is_dir():
+    try:
+        if not path.is_dir():
+            return Folder(str(path))
+    except OSError:  # which whoever looks whether a gateway could start tells of
         return Folder(str(path))
     now_ms = time.time_ns() // 1_000_000
     until_s = time.monotonic() + seconds_max
@@ -107,7 +110,9 @@ def look_at_folder(path: Path, seconds_max: float) -> Folder:
         is_half_restored=(path / RESTORING).exists() and not is_whole,
         is_held=held,
         answers=_answers(path) if held else None,
-        listens={name: said for name, said in noted(path).items() if name in ("http", "devices")} if held else {},
+        listens={name: said for name, said in noted(path).items() if name in ("http", "devices") and said}
+        if held
+        else {},
         disk=_disk(path),
         modes=tuple(_modes(path)) if is_whole else (),
         ca=_ca(path / CA_FILE),
@@ -194,7 +199,7 @@ def _answers(path: Path) -> bool | None:
         else:
             context = client_context(certificate)
             connection = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=ANSWER_S_MAX, context=context)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     with closing(connection):
         try:

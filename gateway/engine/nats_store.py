@@ -44,6 +44,7 @@ from gateway.engine.nats_runs import Kept, Names, open_count_of
 from gateway.engine.nats_writer import Writer
 from gateway.engine.publishing import Publishing
 from gateway.engine.settings import DEFAULT_ENGINE, EngineSettings
+from gateway.engine.unit_rules import Head
 
 _T = TypeVar("_T")
 
@@ -120,6 +121,15 @@ class NatsStore:
 
     async def append(self, *parts: Part, blind_events: BlindEvents = ()) -> AppendAnswer:
         return await answered(lambda then: self.submit(parts, then, blind_events))
+
+    def begin_at(self, stream: str, version: int) -> None:
+        """Let a stream that has never been here begin behind this version, as one that was cut there.
+
+        For imports. Its first append has a snapshot, or nobody can read it.
+        """
+        head = Head(0, version)
+        head.cut = version
+        self._writer.heads.learn(stream, head)
 
     async def forget(self, *streams: str) -> AppendRefused | None:
         if 2 * len(streams) > BATCH_MESSAGES_MAX:

@@ -186,7 +186,8 @@ class KitConnection:
         if frame.opcode is Opcode.BINARY:
             await notices.send((self, Received(at, bytes(frame.data), is_text=False)))
         elif frame.opcode in (Opcode.TEXT, Opcode.CONT):
-            self._parts.append(bytes(frame.data))
+            if frame.data:  # of any number of empty ones nothing is kept
+                self._parts.append(bytes(frame.data))
             if frame.fin:
                 whole, self._parts = b"".join(self._parts), []
                 await notices.send((self, Received(at, whole)))

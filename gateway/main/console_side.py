@@ -102,7 +102,7 @@ def console_side(
             leafs_of=folder.certificates.leafs_of,
             audit=kept_audit,
             governor=governor,
-            ledgers=devices.ledgers,
+            ledgers=devices.book,
             policy=policy,
             upstreams=upstreams,
             spaces=shown_spaces,

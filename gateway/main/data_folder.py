@@ -10,6 +10,7 @@
     running.json  where the gateway that holds the folder can be reached, for the command line
     backup.tmp/ copies of databases, while a backup is taken of them
     restoring/  what a backup has, while a folder is made of it
+    engine      says that the log is on an engine, and not here
     processes/  of gateways on an engine, which share the folder: a lock, a socket and the audit of each, by number
 
 The first start of a gateway makes it all, ca.crt last; nobody else makes anything in a folder that is not whole. Keys
@@ -48,6 +49,7 @@ SINCE_FILE = "operator-scopes.since"
 NO_TOKENS = "This gateway makes no tokens: they come from the issuer whose keys are in its JWKS file (access.jwks)."
 KEY_BYTES = 32
 PLACES = "processes"
+ENGINE_MARK = "engine"
 PLACES_MAX = 256  # processes that share a folder; the next one is refused
 _SHARE_S_MAX = 2.0  # for whoever makes a folder that is to be shared, or looks at it, to be done; then it is in use
 _LOOK_S = 0.02
@@ -64,7 +66,7 @@ class FolderInUseError(FolderError):
 
 def is_data_folder(path: Path) -> bool:
     """Whether a gateway has finished its first start here."""
-    return all((path / name).exists() for name in MADE_AT_FIRST)
+    return all((path / name).is_file() for name in MADE_AT_FIRST)
 
 
 def is_held(path: Path) -> bool:
@@ -91,6 +93,13 @@ def refuse_newer(path: Path) -> None:
             f"{path} is of a newer version: {newer.name} has form {newer.form}, and heliograph {version('heliograph')} "
             f"reads up to {newer.known}. Install a newer version, or restore a backup that this one has made"
         )
+
+
+def refuse_half_restored(path: Path) -> None:
+    """Raises FolderError for a folder into which a backup was being restored."""
+    if (path / RESTORING).exists() and not is_data_folder(path):
+        again = f"empty it, then `heliograph restore BACKUP --data {path}`"
+        raise FolderError(f"a backup was being restored into {path}, and that did not end: {again}")
 
 
 def makes_tokens(path: Path) -> bool:
@@ -162,8 +171,13 @@ class DataFolder:
         try:
             with _told(path):
                 is_alone = _lock(fd, path, shares=shares)
-                _refuse_half_restored(path)
+                refuse_half_restored(path)
                 refuse_newer(path)
+                if not shares and (path / ENGINE_MARK).exists():
+                    raise FolderError(
+                        f"the log of {path} is on an engine: start its gateway with --engine, and ask that. To go on "
+                        f"alone, with the log that is in the folder, remove {path / ENGINE_MARK}"
+                    )
                 if make and is_alone:
                     _make(path, now_ms)
                     if shares and not (path / ECHO_KEY).exists():  # not by several, each its own
@@ -198,6 +212,12 @@ class DataFolder:
         except BlockingIOError:
             return True
         return False
+
+    def is_on_engine(self) -> None:
+        """From now on the log is elsewhere, and nobody is to go on with one that is here."""
+        with _told(self.path):
+            (self.path / ENGINE_MARK).touch(mode=0o600)
+            _sync(self.path)
 
     @contextmanager
     def place(self) -> Iterator[Place]:
@@ -372,17 +392,11 @@ def _key(file: Path) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(file.read_text().strip()))
 
 
-def _refuse_half_restored(path: Path) -> None:
-    if (path / RESTORING).exists() and not is_data_folder(path):
-        again = f"empty it, then `heliograph restore BACKUP --data {path}`"
-        raise FolderError(f"a backup was being restored into {path}, and that did not end: {again}")
-
-
 def _refuse_others(path: Path) -> None:
     """Raises FolderError for a folder in which no gateway has finished its first start."""
     if is_data_folder(path):
         return
-    _refuse_half_restored(path)
+    refuse_half_restored(path)
     make = f"`heliograph serve --data {path}`"
     if any((path / name).exists() for name in MADE_AT_FIRST):
         raise FolderError(f"{path} is a data folder whose first start was interrupted, or goes on: {make} finishes it")

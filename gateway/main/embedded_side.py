@@ -5,12 +5,16 @@ from contextlib import asynccontextmanager
 
 from actors.bus.bus import Bus
 from actors.bus.local_directory import LocalDirectory
+from actors.ledger.ledgers import LedgerBook, Ledgers
 from actors.log.sqlite_store import SqliteStore
 from actors.node.fleet import Fleet
+from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
+from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed, agreed_alone
 from gateway.main.data_folder import DataFolder
+from gateway.mcp.forward import Forwards
 from gateway.mcp.sessions import Sessions
 
 
@@ -18,6 +22,7 @@ class EmbeddedSide:
     """A `gateway.main.side.Side`."""
 
     shares_ports = False
+    pays_at_hand = True
 
     def __init__(self, store: SqliteStore) -> None:
         self.on_blind: Callable[[], None] = lambda: None  # nobody else could know more
@@ -40,8 +45,18 @@ class EmbeddedSide:
         del supervisor
         return fleet
 
+    def share_streams(self, streams: Streams) -> None:
+        """Nobody else has any."""
+
+    def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
+        del supervisor, governor
+        return ledgers
+
     def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> None:
         del sessions, supervisor, idle_s_max
+
+    def desk(self, forwards: Forwards | None) -> None:
+        del forwards
 
     def takes_nodes(self) -> bool:
         return True

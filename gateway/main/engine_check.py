@@ -69,5 +69,11 @@ def _check_bounds(engine: EngineSettings) -> None:
         raise SettingsError("engine.lost_s_max and engine.stale_s_max are more than one heartbeat (engine.heartbeat_s)")
     if not 2 <= engine.batch_min <= engine.batch_max <= 1000:
         raise SettingsError("engine.batch_min is from 2 to engine.batch_max, and that at most 1000")
-    if engine.append_patience_s <= 0 or engine.clock_skew_ms_max <= 0 or engine.log_bytes_max <= 0:
-        raise SettingsError("engine.append_patience_s, clock_skew_ms_max and log_bytes_max are more than 0")
+    if (
+        engine.append_patience_s <= 0
+        or min(engine.clock_skew_ms_max, engine.purse_timeout_ms) <= 0
+        or engine.log_bytes_max <= 0
+    ):
+        raise SettingsError(
+            "engine.append_patience_s, clock_skew_ms_max, purse_timeout_ms and log_bytes_max are more than 0"
+        )

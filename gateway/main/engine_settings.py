@@ -5,7 +5,7 @@ Nothing here needs a client of NATS: `engine_side` makes of it what the packages
 
 from dataclasses import dataclass
 
-from actors.engine.settings import PresenceSettings
+from actors.engine.settings import PresenceSettings, PurseSettings
 from gateway.engine.settings import EngineSettings as Bounds
 
 
@@ -27,6 +27,7 @@ class EngineSettings:
     append_patience_s: float = 10.0  # of appends and reads that nobody takes; then they are refused
     batch_min: int = 16  # appends that wait; fewer are published one by one, so many or more as one batch
     batch_max: int = 512  # messages in a batch; the rest wait for the next
+    purse_timeout_ms: int = 500  # without a sign of life of a ledger's owner; then the ledger is taken by force
     clock_skew_ms_max: int = 500  # between this clock and the engine's; beyond it the process takes no nodes
     internal_listen: str | None = None  # HOST:PORT for gateways of other machines; the second process has the next port
     mqtt: str | None = (
@@ -49,6 +50,10 @@ class EngineSettings:
             stale_s_max=self.stale_s_max,
             clock_skew_ms_max=self.clock_skew_ms_max,
         )
+
+    @property
+    def purse(self) -> PurseSettings:
+        return PurseSettings(purse_timeout_ms=self.purse_timeout_ms)
 
     @property
     def bounds(self) -> Bounds:

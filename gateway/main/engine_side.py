@@ -21,6 +21,7 @@ from actors.bus.bus import Bus
 from actors.bus.directory import HERE
 from actors.engine.engine_bus import EngineBus
 from actors.engine.engine_directory import EngineDirectory
+from actors.engine.engine_purse import EnginePurse
 from actors.engine.facts import Facts
 from actors.engine.feeds import Feeds
 from actors.engine.heartbeat import Me
@@ -31,6 +32,7 @@ from actors.engine.settings import BusSettings
 from actors.log.store import CannotOpenError
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
+from actors.stream.streams import Streams
 from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
@@ -44,10 +46,13 @@ from gateway.engine.nats_thread import ConnectionSettings
 from gateway.engine.objects import NotReadyError, Objects
 from gateway.engine.objects_rules import CONFIG, LIVE, MANIFESTS
 from gateway.engine.syncing import is_always_synced
+from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
+from gateway.governance.policy_judge import PolicyJudge
 from gateway.main.agreed import Agreed
 from gateway.main.agreed_among_several import agreed_among_several
 from gateway.main.data_folder import DataFolder, Place
+from gateway.main.desk import Desk
 from gateway.main.engine_discovery import discovery_of
 from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import UNIX, Address, Settings, SettingsError
@@ -58,6 +63,7 @@ from schemas.closes import NodeClose
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
+_FLUSH_S_MAX = 0.4  # for charges and releases that wait; what is left is charged when it is overdue
 _GOODBYE_S_MAX = 1.0  # for our entry to be taken out; then it ends by itself after `dead_s`
 
 
@@ -65,6 +71,7 @@ class EngineSide:
     """A `gateway.main.side.Side`."""
 
     shares_ports = True
+    pays_at_hand = False
 
     def __init__(
         self,
@@ -77,6 +84,7 @@ class EngineSide:
     ) -> None:
         """Use `opened`."""
         self._now = now
+        self.stream_counts: Callable[[], dict[str, int]] = dict
         self.on_blind: Callable[[], None] = lambda: None
         bounds = settings.bounds
         self.link, self.store, self.names, self.me = link, store, names, me
@@ -98,18 +106,7 @@ class EngineSide:
     @asynccontextmanager
     async def opened(cls, settings: Settings, place: Place, now: Callable[[], Moment]) -> AsyncIterator["EngineSide"]:
         engine = settings.engine
-        names = _names(engine.prefix)
-        connection = _connection_settings(engine, "credentials")
-        try:
-            is_synced = await _is_synced(engine)
-            link = await Connection.open(connection)
-        except NotConnectedError as error:
-            raise CannotOpenError(str(error)) from error
-        async with link:
-            try:
-                log_id = await Objects(link, names, engine.bounds).prepare(is_synced)
-            except NotReadyError as error:
-                raise CannotOpenError(f"the engine is not as it has to be: {error}") from error
+        async with opened_engine(engine) as (link, names, log_id):
             live = NatsKv(link, names, LIVE, engine.bounds)
             me = Me(
                 process=str(ULID()),
@@ -117,6 +114,7 @@ class EngineSide:
                 address=_internal_address(engine, place),
                 wall_ms=lambda: now().wall_ms,
                 stamped_ms=live.stamped_ms,
+                counts=lambda: side.stream_counts(),
             )
             store = NatsStore(link, names, log_id, lambda: now().wall_ms / 1000, engine=engine.bounds)
             async with store:
@@ -163,11 +161,52 @@ class EngineSide:
                 fleet.services = replace(fleet.services, on_telemetry=self._discovery.telemetry)
         return bus
 
+    def share_streams(self, streams: Streams) -> None:
+        """A tenant's quota is for all processes: what others have is as old as their last heartbeat."""
+        self.stream_counts = streams.counts
+        mine = self.me.process
+
+        def elsewhere(tenant: str) -> int:
+            others = (entry for process, entry in self.directory.processes.items() if process != mine)
+            return sum(entry.counts.get(tenant, 0) for entry in others)
+
+        streams.elsewhere = elsewhere
+
+    def pay(self, supervisor: Supervisor, governor: Governor, ledgers: object) -> EnginePurse:
+        del ledgers  # those of one process
+        purse = EnginePurse(
+            self.store,
+            NatsMessages(self.link),
+            self.me.process,
+            self._now,
+            PolicyJudge(governor),
+            self.settings.purse,
+            self.names.prefix,
+        )
+        governor.shared = purse
+        is_over = trio.Event()
+
+        async def run() -> None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(purse.run)
+                await is_over.wait()
+                await purse.flush(_FLUSH_S_MAX)
+                nursery.cancel_scope.cancel()
+
+        # With the nodes: when they are told to go, all calls have ended, and the log still takes what they cost.
+        supervisor.start(ChildSpec(name="purse", run=run, kind=Kind.PERMANENT, stage=Stage.NODES, ask_stop=is_over.set))
+        return purse
+
     def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> Forwards:
         homes = Homes(self.live, self.me.process, self.directory.processes, idle_s_max)
         sessions.on_end = homes.closed
         _keep(supervisor, "mcp_homes", homes.run, Kind.PERMANENT, Stage.CORE)
         return Forwards(homes, self.me.host)
+
+    def desk(self, forwards: Forwards | None) -> Desk | None:
+        if forwards is None:
+            return None
+        return Desk(self.live, self.me.process, self.directory.processes, forwards)
 
     def standing(self) -> Standing:
         """The worse of what is known of nodes, and of what is agreed."""
@@ -223,6 +262,26 @@ class EngineSide:
     async def say_goodbye(self) -> None:
         with trio.CancelScope(shield=True), trio.move_on_after(_GOODBYE_S_MAX):
             await self.live.delete(PROCESS + self.me.process)
+
+
+@asynccontextmanager
+async def opened_engine(engine: EngineSettings) -> AsyncIterator[tuple[Connection, Names, str]]:
+    """A connection to an engine that is as it has to be, what its objects are called, and the id of its log.
+
+    Raises SettingsError, CannotOpenError.
+    """
+    names, settings = _names(engine.prefix), _connection_settings(engine, "credentials")
+    try:
+        is_synced = await _is_synced(engine)
+        link = await Connection.open(settings)
+    except NotConnectedError as error:
+        raise CannotOpenError(str(error)) from error
+    async with link:
+        try:
+            log_id = await Objects(link, names, engine.bounds).prepare(is_synced)
+        except NotReadyError as error:
+            raise CannotOpenError(f"the engine is not as it has to be: {error}") from error
+        yield link, names, log_id
 
 
 def _keep(supervisor: Supervisor, name: str, run: Callable[[], object], kind: Kind, stage: Stage) -> None:

@@ -15,7 +15,7 @@ import trio
 
 from gateway.main.reload_rules import changes
 from gateway.main.settings import Settings, SettingsError
-from gateway.net.tls import server_context
+from gateway.net.tls import server_context, text_of
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -70,7 +70,8 @@ class Reload:
         except SettingsError as error:
             log.error("tls_certificate_refused", listener=section, message=str(error))
             return
-        if context is None or look is None:  # the files were just being replaced: whoever did so asks again
+        after = await trio.to_thread.run_sync(_look, certificate, key)
+        if context is None or look is None or after != look:  # just being replaced: whoever does so asks again
             log.error("tls_certificate_refused", listener=section, message="the files change: try again")
             return
         for use in listeners.use:
@@ -78,7 +79,7 @@ class Reload:
         self._loaded[section] = look
         log.info("tls_certificate_loaded", listener=section)
         try:
-            listeners.on_change(look[0].decode())
+            listeners.on_change(text_of(look[0]))
         except OSError as error:
             log.error("running_note_not_written", errno=error.errno)
 

@@ -45,6 +45,6 @@ def noted(folder: Path) -> dict[str, Any]:
     """What the gateway on this folder has noted; nothing, if that cannot be read."""
     try:
         found = json.loads((folder / RUNNING_FILE).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -55,6 +55,7 @@ from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.clock import now, now_of_this_run
 from gateway.main.console_side import ConsoleOrigin, console_origin, console_side
 from gateway.main.data_folder import PLACES, RUNNING_FILE, DataFolder, Place
+from gateway.main.desk import from_others
 from gateway.main.echo_side import echo_side
 from gateway.main.engine_check import check_engine
 from gateway.main.feature import Feature
@@ -99,6 +100,8 @@ SWITCH_INTERVAL_S = 0.0005  # so that the log's writer thread is not starved by 
 class Listen(Protocol):
     async def __call__(self, host: str, port: int, *, shares: bool) -> int: ...
 
+
+CONSOLE_ACTIONS = "/admin/console/"
 
 MakeBinding: TypeAlias = Callable[[Methods, Watches, Sessions, Supervisor], Binding]
 
@@ -194,6 +197,8 @@ async def running(
             opened_audit(place.audit, settings.audit, lambda: now_here().wall_ms) as kept_audit,
             trio.open_nursery() as nursery,
         ):
+            if shares:
+                folder.is_on_engine()
             store, supervisor = side.store, Supervisor()
             await nursery.start(supervisor.run)
             agreed = side.agree(folder, policy_file)
@@ -220,6 +225,7 @@ async def running(
                 side.takes_nodes,
                 agreed.register,
                 agreed.find_leaf,
+                pays_at_hand=side.pays_at_hand,
             )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
@@ -228,7 +234,8 @@ async def running(
             agreed.register.on_others = lives.others_did
             await lives.load()
             devices.on_login = lives.logged_in
-            governor = Governor(lambda: policy.current, devices.ledgers, directory)
+            governor = Governor(lambda: policy.current, devices.ledgers if side.pays_at_hand else None, directory)
+            devices.book = side.pay(supervisor, governor, devices.ledgers)
             upstreams = Upstreams(supervisor, lambda: policy.current, settings.upstreams, directory.notify)
             upstreams.start()
             upstream_calls = UpstreamCalls(upstreams, settings.upstreams)
@@ -242,6 +249,7 @@ async def running(
 
             calls = ToolCalls(directory, bus, new_id, now_here, governor, audit, upstream_calls, still_good)
             streams = Streams(supervisor, bus, settings.stream, SocketLines())
+            side.share_streams(streams)
             subscribe = Subscribe(Subscriptions(calls, streams, new_id, now_here), devices.pump)
             members = None
             if token_keys is None:
@@ -330,9 +338,10 @@ async def running(
                 calls=audit.counts,
                 streams=streams,
                 directory=directory,
+                sessions=devices.fleet.nodes,
                 drops=devices.counts,
                 store=store,
-                ledgers=devices.ledgers,
+                ledgers=devices.book,
                 mcp_sessions=mcp.session_tables,
                 listeners=watches,
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
@@ -356,7 +365,7 @@ async def running(
             since_ms = folder.operators_since_ms
             operators = Operators(folder.verifier, now_here, since_ms)
             scrapers = Operators(folder.verifier, now_here, since_ms, FOR_SCRAPERS).having(OperatorScope.FLEET_READ)
-            ledgers = devices.ledgers
+            ledgers = devices.book
             node_list = NodeList(devices.register, directory, lambda: now_here().wall_ms)
             actions = Actions(operators, audit, now_here)
 
@@ -392,7 +401,7 @@ async def running(
             blobs = None if echo.static is None else echo.static.blobs
             backups = LiveBackups(folder.path, settings.backup, version("heliograph"), kept_audit, blobs, place.number)
             more = [
-                AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,
+                *(() if shares else (AdminBackup(actions, backups, lambda: now_here().wall_ms).routes,)),
                 AdminNodes(actions, lives, node_list).routes,
                 AdminMembers(actions, members, signing_in.fleet_off, base).routes,
                 AdminConsole(actions, operators, console.console).routes,
@@ -404,15 +413,23 @@ async def running(
                 more.append(admin_spaces.routes)
             agreed.revocations.end_opened = revoke
             admin_api = Admin(operators, folder, store, ledgers, audit, agreed.revocations, new_id, now_here, *more)
+            desk = side.desk(forwards)
+            signing_features = signing_in.features
+            if desk is not None:
+                signing_features = tuple(map(desk.before, signing_features))
             siblings = Siblings(place, page.render)
             metrics = MetricsRoute(
                 page.render,
                 None if settings.http.metrics_open else scrapers,
                 siblings.all_pages if side.shares_ports else None,
             )
+            admin_routes, console_routes = admin_api.routes, console.console.routes
+            if desk is not None and admin is None:  # else the others do not reach it there
+                admin_routes = desk.at(admin_routes, lambda path: path.startswith(CONSOLE_ACTIONS))
+                console_routes = desk.at(console_routes)
             for_operators = (
-                Feature(admin_api.routes, admin_api.operations),
-                Feature(console.console.routes, console.console.operations),
+                Feature(admin_routes, admin_api.operations),
+                Feature(console_routes, console.console.operations),
                 metrics.feature,
             )
             openapi = OpenApiRoute(PUBLIC if admin is not None else BOTH)
@@ -434,7 +451,7 @@ async def running(
                     service=settings.echo.service_name,
                 ),
                 *echo.features,
-                *signing_in.features,
+                *signing_features,
                 *(for_operators if admin is None else ()),
                 openapi.feature,
             )
@@ -482,7 +499,7 @@ async def running(
                 within = Router(new_id, *(feature.routes for feature in features), siblings.routes, serves=side.serves)
                 # Whoever comes from another process is many clients.
                 as_many = replace(door_settings, connections_per_address_max=door_settings.connections_max)
-                siblings_door = Door(supervisor, within, body_bytes_max=body_bytes_max, settings=as_many)
+                siblings_door = Door(supervisor, from_others(within), body_bytes_max=body_bytes_max, settings=as_many)
                 _listen_unix(siblings_door, place.socket, "choose a data folder with a shorter path")
                 if settings.engine.internal_listen is not None:
                     others = Address.parse(settings.engine.internal_listen)

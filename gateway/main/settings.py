@@ -88,6 +88,10 @@ class Address(msgspec.Struct, frozen=True):
         host, colon, port = text.rpartition(":")
         if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
             raise SettingsError("an address is HOST:PORT, such as 127.0.0.1:8420; port 0 picks a free one")
+        try:
+            host.encode("idna")  # as whoever looks it up does
+        except UnicodeError:
+            raise SettingsError("the host of an address has an empty part, or one of more than 63 characters") from None
         return cls(host.strip("[]"), int(port))
 
 

@@ -52,6 +52,8 @@ def read(
             raise SettingsError(f"cannot read {file}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise SettingsError(f"{file} is not TOML: {error}") from error
+        except RecursionError as error:
+            raise SettingsError(f"{file} is nested too deep") from error
     for name, dotted in bare.items():
         if name in environment:
             _put(values, dotted, _read(environment[name], _kind(dotted, settings)))
@@ -109,7 +111,7 @@ def _read(text: str, kind: Any) -> Any:
     """A variable's value as it would stand in the file; where that does not fit, as text or as a boolean's word."""
     try:
         value = tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         value = text
     for candidate, strict in ((value, True), (text, kind is not bool)):
         try:

@@ -10,13 +10,16 @@ from typing import Any, Protocol
 
 from actors.bus.bus import Bus
 from actors.bus.directory import OwnersDirectory
-from actors.ledger.ledgers import LedgerStore
+from actors.ledger.ledgers import LedgerBook, Ledgers, LedgerStore
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
+from actors.stream.streams import Streams
 from actors.supervision.supervisor import Supervisor
+from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
 from gateway.main.agreed import Agreed
 from gateway.main.data_folder import DataFolder, Place
+from gateway.main.desk import Desk
 from gateway.main.embedded_side import EmbeddedSide
 from gateway.main.settings import Settings
 from gateway.mcp.forward import Forwards
@@ -60,8 +63,21 @@ class Side(Protocol):
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
         """Start what runs as long as the gateway does; how nodes are reached."""
 
+    @property
+    def pays_at_hand(self) -> bool:
+        """Whether the ledgers of all agents are in this process."""
+
+    def share_streams(self, streams: Streams) -> None:
+        """Let the quota of a tenant's streams be one for all processes."""
+
+    def pay(self, supervisor: Supervisor, governor: Governor, ledgers: Ledgers) -> LedgerBook:
+        """Start what pays where ledgers may be elsewhere; what people are told of ledgers."""
+
     def forwards(self, sessions: Sessions, supervisor: Supervisor, idle_s_max: float) -> Forwards | None:
         """To processes that have MCP sessions which are not here; None: there are none."""
+
+    def desk(self, forwards: Forwards | None) -> Desk | None:
+        """Where people sign in, if that may be another process."""
 
     def takes_nodes(self) -> bool:
         """Whether this process may have sessions of nodes now."""

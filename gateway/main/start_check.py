@@ -16,7 +16,14 @@ from pathlib import Path
 from gateway.doctor.finding import Finding, Severity
 from gateway.governance.policy.source import PolicySource
 from gateway.identity.token_keys import TokenKeys
-from gateway.main.data_folder import DataFolder, FolderError, is_data_folder, is_held
+from gateway.main.data_folder import (
+    DataFolder,
+    FolderError,
+    is_data_folder,
+    is_held,
+    refuse_half_restored,
+    refuse_newer,
+)
 from gateway.main.engine_check import check_engine
 from gateway.main.public_base import PublicBase
 from gateway.main.running_note import noted
@@ -62,6 +69,9 @@ def _folder(path: Path) -> Iterator[Finding]:
         if is_data_folder(path) and not is_held(path):
             with DataFolder.hold(path, time.time_ns() // 1_000_000, make=False):
                 pass
+        elif path.exists():
+            refuse_half_restored(path)
+            refuse_newer(path)
         place = next(place for place in (path, *path.absolute().parents) if place.exists())
         if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
             yield Finding(
@@ -72,10 +82,13 @@ def _folder(path: Path) -> Iterator[Finding]:
             )
     except FolderError as error:
         yield Finding(Severity.ERROR, "data folder", str(error), "then check again")
+    except OSError as error:
+        remedy = "name one with `data`, --data or HELIOGRAPH_DATA, or look as the user who owns it"
+        yield Finding(Severity.ERROR, "data folder", f"cannot look at {path}: {error.strerror}", remedy)
 
 
 def _ports(settings: Settings) -> Iterator[Finding]:
-    ours = set(noted(settings.data_path).values()) if is_held(settings.data_path) else set()
+    ours = list(noted(settings.data_path).values()) if is_held(settings.data_path) else []
     for section, name in _NAMES.items():
         text = getattr(settings, section).listen
         with suppress(SettingsError):  # which is told of already

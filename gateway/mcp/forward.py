@@ -13,7 +13,7 @@ import trio
 from gateway.mcp.homes import Home, Homes
 from gateway.net.exchange import Exchange, Send
 
-VIA = b"heliograph-via"  # a request that was handed over once is answered where it is
+VIA = b"heliograph-via"  # the client's address; a request that was handed over once is answered where it is
 FORWARDS_MAX = 4_096  # at the same time; the next one is 503
 CONNECT_S_MAX = 2.0  # then the session counts as gone
 LOOK_S = 2.0  # between looks whether the other process lives
@@ -41,8 +41,10 @@ class Forwards:
         if exchange.header(VIA) is not None:
             return False
         home = await self.homes.find(session_id)
-        if home is None:
-            return False
+        return home is not None and await self.hand_over(exchange, home, body)
+
+    async def hand_over(self, exchange: Exchange, home: Home, body: bytes | None) -> bool:
+        """Whether it was answered; not, if that process cannot be reached. `body`: if it was read."""
         stream = await self._connect(home)
         if stream is None:
             return False
@@ -108,7 +110,8 @@ class _Answer:
     async def _ask(self) -> None:
         scope = self._exchange.scope
         headers = [(name, value) for name, value in scope["headers"] if name not in _OF_THE_CONNECTION]
-        headers += [(VIA, b"1"), (b"connection", b"close")]
+        client = (scope.get("client") or ("",))[0].encode("latin-1", "replace") or b"unknown"
+        headers += [(VIA, client), (b"connection", b"close")]
         body = self._body
         if body:
             headers.append((b"content-length", b"%d" % len(body)))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from gateway.main.settings import SettingsError
 
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
 
 def server_context(
     section: str, certificate: str | None, key: str | None, alpn: Sequence[str] = ()
@@ -19,9 +21,10 @@ def server_context(
         if key is not None:
             raise SettingsError(f"{section}.tls_key is set and {section}.tls_certificate is not: give both, or neither")
         return None
+    read = {}
     for name, path in (("tls_certificate", certificate), ("tls_key", key)):
         try:
-            Path(path or certificate).read_bytes()  # OpenSSL would not say which of the two it could not read
+            read[name] = Path(path or certificate).read_bytes()  # OpenSSL would not say which of the two it cannot read
         except OSError as error:
             raise SettingsError(f"{section}.{name}: cannot read {path or certificate}: {error.strerror}") from error
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -34,6 +37,8 @@ def server_context(
             f"{section}.tls_certificate and {section}.tls_key are PEM files, the certificate with its chain "
             f"and the key that belongs to it, without a password; OpenSSL says: {reason}"
         ) from error
+    if _CERTIFICATE.search(text_of(read["tls_certificate"])) is None:  # OpenSSL knows other names for one
+        raise SettingsError(f"{section}.tls_certificate has no -----BEGIN CERTIFICATE-----")
     if alpn:
         context.set_alpn_protocols(list(alpn))
     return context
@@ -41,11 +46,16 @@ def server_context(
 
 def leaf(certificate: str) -> str:
     """The listener's own certificate, the first one in its file."""
-    return leaf_of(Path(certificate).read_text())
+    return leaf_of(text_of(Path(certificate).read_bytes()))
+
+
+def text_of(pem: bytes) -> str:
+    """Around what is PEM there may be anything, in whatever encoding."""
+    return pem.decode("ascii", "replace")
 
 
 def leaf_of(text: str) -> str:
-    found = re.search(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    found = _CERTIFICATE.search(text)
     assert found is not None  # `server_context` has read it
     return found[0] + "\n"
 

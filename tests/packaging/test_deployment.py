@@ -8,8 +8,11 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -72,6 +75,32 @@ def test_health_check_of_the_container_is_python() -> None:
     python, option, code = _array("HEALTHCHECK")
     assert (python, option) == ("python3", "-c")
     compile(code, "HEALTHCHECK", "exec")
+
+
+@pytest.mark.parametrize("status", [200, 503])
+def test_health_check_asks_the_gateway_and_no_proxy(status: int) -> None:
+    """Docker hands the proxies of its host to every container."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+
+        def log_request(self, *_: object) -> None:
+            pass
+
+    _, _, code = _array("HEALTHCHECK")
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        here = code.replace(":8420/", f":{server.server_port}/")
+        done = subprocess.run(
+            [sys.executable, "-c", here],
+            env={"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode == 0) is (status == 200)
 
 
 def test_container_is_built_of_files_that_are_there_and_sent_to_the_builder() -> None:

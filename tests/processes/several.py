@@ -89,8 +89,12 @@ class Several:
 
     def children(self) -> list[int]:
         assert self.parent is not None
-        found = Path(f"/proc/{self.parent.pid}/task/{self.parent.pid}/children").read_text().split()
-        return [int(pid) for pid in found]
+        threads = Path(f"/proc/{self.parent.pid}/task").iterdir()  # a child is that of the thread which made it
+        found: list[str] = []
+        for thread in threads:
+            with contextlib.suppress(FileNotFoundError):
+                found += (thread / "children").read_text().split()
+        return sorted(int(pid) for pid in found)
 
     def ask(self, number: int, method: str, path: str, body: Any = None, token: str | None = None) -> tuple[int, Any]:
         """The process of this number."""

@@ -60,11 +60,11 @@ class AuditFile:
             raise
 
     def _prepare(self) -> None:
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")
-        form = self._value("PRAGMA user_version")
+        form = self._value("PRAGMA user_version")  # before anything is changed of another version's file
         if form not in (0, FORM):
             raise sqlite3.DatabaseError("the file is of another form")
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
         if form == 0:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute(_TABLE)
@@ -95,15 +95,15 @@ class AuditFile:
         return self._value("SELECT max(at_ms) FROM line") or 0
 
     def write(self, first: int, lines: Sequence[tuple[int, str, dict[str, object]]]) -> None:
-        """All of them, numbered from `first` on, or none. Raises sqlite3.Error."""
+        """All of them, numbered from `first` on, or none. Raises sqlite3.Error; ValueError, TypeError and OverflowError
+        of a line that nobody can write."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(_INSERT, _rows(first, lines))
             self._connection.execute("COMMIT")
-        except sqlite3.Error:
+        finally:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            raise
 
     def look(self, query: AuditQuery, start: int, end: int, limit: int) -> list[KeptLine]:
         """Of the lines with numbers from `start` to before `end`, `limit` at most, in the query's direction."""

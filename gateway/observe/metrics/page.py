@@ -51,6 +51,7 @@ class MetricsPage:
     calls: CallCounts
     streams: Streams
     directory: Directory
+    sessions: Sized  # of nodes, in this process
     drops: Mapping[Drop, int]  # of frames of nodes
     store: CountingStore
     ledgers: LedgerBook
@@ -107,6 +108,7 @@ class MetricsPage:
 
     def _nodes(self) -> Iterator[Family]:
         yield gauge("heliograph_nodes", "Nodes that are live.", self.directory.live_count)
+        yield gauge("heliograph_node_sessions", "Nodes that are connected to this process.", len(self.sessions))
         yield counters(
             "heliograph_node_frames_dropped_total",
             "Frames of nodes that were dropped, by reason.",

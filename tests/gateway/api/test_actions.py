@@ -17,6 +17,7 @@ from gateway.calls.audit import Audit
 from gateway.identity.operators import Operators
 from gateway.identity.tokens import OperatorScope, Principal
 from gateway.main.data_folder import DataFolder
+from gateway.net.exchange import Exchange
 from gateway.net.router import Router
 from schemas.errors import Code
 from tests.actors.node.harness import Gateway, now
@@ -74,3 +75,19 @@ async def test_action_that_is_cancelled_while_it_waits_leaves_its_line(
     with structlog.testing.capture_logs() as lines, trio.move_on_after(1):
         await operator.ask("POST", "/admin/wait", {"does": True})
     assert [(line["action"], line["decision"]) for line in lines] == [("wait", "abandoned")]
+
+
+async def test_look_whose_token_ends_while_it_looks_shows_nothing(
+    autojump_clock: MockClock, operator: Operator, folder: DataFolder
+) -> None:
+    operators = Operators(folder.verifier, now, folder.operators_since_ms)
+
+    async def look(_: Exchange) -> dict[str, str]:
+        await trio.sleep(2)
+        folder.verifier.revoke(operator.jti)
+        return {"seen": "it"}
+
+    route = Actions(operators, Audit(now), now).look(OperatorScope.FLEET_WRITE, look, About("Look.", None))
+    operator.client.app = Router(new_id, {"/admin/look": (route.method, route.handler)})
+    response = await operator.ask("GET", "/admin/look")
+    assert (response.status, b"seen" in response.body) == (401, False)

@@ -97,7 +97,9 @@ async def test_tried_tool_is_called_by_the_operators_agent_under_policy_priced_a
     policy = tmp_path / "policy.toml"
     policy.write_text(f'[[agents]]\nagent = "{agent_of("ada")}"\ntools = ["sysecho.**"]\nprice = 0.5\nbudget = 1\n')
     async with live_gateway(tmp_path, **{"governance.policy": str(policy), "audit.write_s": 0.0}) as live:
-        one = await Operator.by_link(live.gateway, (await made_link(live.gateway))["url"])
+        jti = "01HZXC0000000000000000J0AC"
+        made = await made_link(live.gateway, operator_token(live.gateway, jti=jti))
+        one = await Operator.by_link(live.gateway, made["url"])
         who = (await one.post("whoami")).json()["operator"]
         tried = {"node_id": live.node_id, "tool": live.tool(), "arguments": {"message": "<b>hi"}}
         answer = await one.post("try", tried)
@@ -109,6 +111,7 @@ async def test_tried_tool_is_called_by_the_operators_agent_under_policy_priced_a
         assert (line["event"], line["via"], line["sub"], line["tenant"]) == (
             "tool_call", "console", who["agent"], "acme",
         )  # fmt: skip
+        assert line["token_id"] == jti, "what its revocation ends"
         assert (line["decision"], line["correlation_id"]) == ("answered", told["correlation_id"])
         assert "<b>hi" not in json.dumps(line)
         (kept,) = await kept_lines(one, 1, event="tool_call")

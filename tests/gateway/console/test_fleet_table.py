@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from heapq import heappush
 from typing import Any
 
 import pytest
@@ -264,3 +265,26 @@ async def test_order_by_drops_is_another_a_second_later() -> None:
     fleet.counts[IDS[0]].drops = 2
     fleet.pass_ms(1_000)
     assert list(await fleet.shown(sort="drops")) == [IDS[1], IDS[0]]
+
+
+async def test_what_is_known_of_ends_is_bounded_however_often_a_node_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    def push(heap: list[Any], item: Any) -> None:
+        heappush(heap, item)
+        sizes.append(len(heap))
+
+    monkeypatch.setattr(fleet_table, "ROWS_A_TURN", 3)
+    monkeypatch.setattr(fleet_table, "heappush", push)
+    fleet = Fleet()
+    for number in range(20):
+        await fleet.come(IDS[0], life_ms=60_000 + number)
+        fleet.pass_ms(1)
+        await fleet.shown()
+    assert len(sizes) == 20
+    assert max(sizes) == 2 * 1 + 3 + 1
+    fleet.go(IDS[0])
+    fleet.pass_ms(60_100)
+    assert (await fleet.shown())[IDS[0]]["state"] == ListedState.EXPIRED

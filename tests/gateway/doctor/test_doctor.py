@@ -95,6 +95,11 @@ def spoil_restoring(folder: Path) -> None:
     (folder / "restoring").mkdir()
 
 
+def spoil_keyless(folder: Path) -> None:
+    spoil_newer(folder)
+    (folder / "ca.crt").unlink()
+
+
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
@@ -211,6 +216,8 @@ def test_settings_with_which_a_gateway_could_start_are_said_to_be_so(
         ("[admin]\nlisten = 'unix:nowhere/x.sock'", ["its folder does not exist"]),
         ("[admin]\nlisten = 'unix:policy.toml'", ["not a socket"]),
         ("[strem]\nx = 1", ["there is no strem"]),
+        ("[devices]\nlisten = '" + "a" * 64 + ".example:0'", ["an empty part"]),
+        ("x = " + "[" * 10_000, ["nested too deep"]),
         ("[http]\ntls_key = 'x'\n[governance]\npolicy = 'policy.toml'", ["give both", "policy.toml: line 1"]),
     ],
 )
@@ -221,8 +228,9 @@ def test_everything_that_keeps_a_gateway_from_starting_is_told_at_once(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if "[http]\nlisten" in settings:
-        monkeypatch.delenv("HELIOGRAPH_HTTP_LISTEN")
+    for section in ("http", "devices"):
+        if f"[{section}]\nlisten" in settings:
+            monkeypatch.delenv(f"HELIOGRAPH_{section.upper()}_LISTEN")
     (tmp_path / "settings.toml").write_text(settings)
     (tmp_path / "policy.toml").write_text("nonsense = 1\n")
     code, told = checked(capsys, "--config", "settings.toml", "--data", "data")
@@ -254,6 +262,31 @@ def test_socket_on_which_somebody_listens_is_told(tmp_path: Path, capsys: pytest
         code, told = checked(capsys, *words)
         assert (code, "another process listens there" in told) == (1, True)
     assert checked(capsys, *words)[0] == 0, "what a killed gateway left is replaced"
+
+
+@pytest.mark.parametrize(("spoil", "said"), [(spoil_restoring, "did not end"), (spoil_keyless, "newer version")])
+def test_folder_that_a_start_refuses_is_told_though_no_gateway_has_finished_one_there(
+    folder: Path, spoil: Callable[[Path], None], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(folder)
+    code, told = checked(capsys, "--data", "data", *LISTEN)
+    assert (code, said in told) == (1, True)
+
+
+@pytest.mark.parametrize("command", ["doctor", "serve"])
+def test_folder_that_may_not_be_looked_at_is_told(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As the name of one that is too long: root may look at everything."""
+    words = ["--check", *LISTEN] if command == "serve" else ["--json"]
+    assert main([command, "--data", "x" * 300, *words]) == 1
+    assert "cannot look at xxx" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("note", ['{"http": 5, "http_certificate": null}', '{"http": {}, "devices": []}', "[" * 10**5])
+def test_note_that_is_spoiled_is_passed_over(folder: Path, note: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with DataFolder.hold(folder, 1):
+        (folder / "running.json").write_text(note)
+        assert main(["doctor", "--data", "data"]) == 0
+        assert checked(capsys, "--data", "data", *LISTEN)[0] == 0
 
 
 def test_folder_that_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import trio
 
 from tests.gateway.api.live import Answer, Client
-from tests.gateway.main.test_two_gateways import Two, soon, two
+from tests.gateway.main.test_two_gateways import Two, more_settings, soon, two
 
-__all__ = ["two"]  # a fixture
+__all__ = ["more_settings", "two"]  # fixtures
 
 VERSION = "2025-06-18"
 

@@ -28,6 +28,7 @@ from structlog.testing import capture_logs
 from gateway.commands.cli import main
 from gateway.main.server import Running, running
 from gateway.main.settings import Settings, SettingsError, load
+from gateway.net.tls import server_context
 from tests.certificates import write_certificate
 from tests.gateway.net.http1.site import Client
 
@@ -107,7 +108,7 @@ async def test_command_line_knows_the_gateway_by_its_new_certificate(tmp_path: P
 
 
 @pytest.mark.parametrize("section", ["http", "devices"])
-@pytest.mark.parametrize("wrong", ["mismatch", "nonsense", "gone", "encrypted"])
+@pytest.mark.parametrize("wrong", ["mismatch", "nonsense", "gone", "encrypted", "named otherwise"])
 async def test_certificate_that_does_not_fit_is_told_and_the_old_one_stays(
     tmp_path: Path, section: str, wrong: str
 ) -> None:
@@ -121,6 +122,8 @@ async def test_certificate_that_does_not_fit_is_told_and_the_old_one_stays(
                 new_certificate(tmp_path, "other.pem")
                 key, certificate = good[: good.index(b"-----BEGIN CERT")], (tmp_path / "other.pem").read_bytes()
                 file.write_bytes(key + certificate[certificate.index(b"-----BEGIN CERT") :])
+            case "named otherwise":  # as OpenSSL takes it, and clients of our command line do not
+                file.write_bytes(good.replace(b" CERTIFICATE-", b" X509 CERTIFICATE-"))
             case "nonsense":
                 file.write_text("nonsense")
             case "gone":
@@ -141,6 +144,40 @@ async def test_certificate_that_does_not_fit_is_told_and_the_old_one_stays(
             await gateway.reload.run(reread)
         assert [line["event"] for line in lines] == ["settings_reloaded"], "all is as it was"
         assert await seen(address) == before
+
+
+async def test_certificate_with_a_remark_in_any_encoding_is_loaded(tmp_path: Path) -> None:
+    for name in ("http.pem", "devices.pem"):
+        new_certificate(tmp_path, name)
+        (tmp_path / name).write_bytes("# für München\n".encode("latin-1") + (tmp_path / name).read_bytes())
+    async with gateway_with_tls(tmp_path) as (gateway, reread):
+        for section in ("http", "devices"):
+            new = new_certificate(tmp_path, f"{section}.pem")
+            file = tmp_path / f"{section}.pem"
+            file.write_bytes("# für München\n".encode("latin-1") + file.read_bytes())
+            await gateway.reload.run(reread)
+            assert await seen(gateway.http if section == "http" else gateway.device_address) == new
+        assert await trio.to_thread.run_sync(main, ["nodes", "--data", str(tmp_path / "data")]) == 0
+
+
+async def test_files_that_change_while_they_are_loaded_are_told_and_the_old_ones_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is noted for the command line would be another certificate than that of the listener."""
+    async with gateway_with_tls(tmp_path) as (gateway, reread):
+        before = await seen(gateway.http)
+        new_certificate(tmp_path, "http.pem")
+
+        def changing(*arguments: Any) -> Any:
+            new_certificate(tmp_path, "http.pem")
+            return server_context(*arguments)
+
+        monkeypatch.setattr("gateway.main.reload.server_context", changing)
+        with capture_logs() as lines:
+            await gateway.reload.run(reread)
+        (line,) = [line for line in lines if line["event"] == "tls_certificate_refused"]
+        assert "try again" in line["message"]
+        assert await seen(gateway.http) == before
 
 
 async def test_certificate_at_another_path_is_loaded(tmp_path: Path) -> None:

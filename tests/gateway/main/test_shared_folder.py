@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.main.data_folder import DataFolder, FolderInUseError, is_held
+from gateway.main.data_folder import DataFolder, FolderError, FolderInUseError, is_held
 
 NOW_MS = 1_790_000_000_000
 
@@ -44,3 +44,15 @@ def test_a_shared_folder_is_in_use_for_everybody_else(tmp_path: Path) -> None:
 def test_whoever_is_last_knows_it(tmp_path: Path) -> None:
     with DataFolder.hold(tmp_path, NOW_MS, shares=True) as folder:
         assert not folder.has_others()
+
+
+def test_a_folder_whose_log_is_on_an_engine_is_nobodys_who_is_alone(tmp_path: Path) -> None:
+    with DataFolder.hold(tmp_path, NOW_MS, shares=True) as folder:
+        folder.is_on_engine()
+    with pytest.raises(FolderError, match="on an engine"), DataFolder.hold(tmp_path, NOW_MS):
+        raise AssertionError("it was had")
+    with DataFolder.hold(tmp_path, NOW_MS, shares=True):
+        pass
+    (tmp_path / "engine").unlink()
+    with DataFolder.hold(tmp_path, NOW_MS):
+        pass

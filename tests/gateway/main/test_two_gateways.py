@@ -79,13 +79,18 @@ class Two:
 
 
 @pytest.fixture
-async def two(nats_server: ServerRun, tmp_path: Path) -> AsyncIterator[Two]:
+def more_settings() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+async def two(nats_server: ServerRun, tmp_path: Path, more_settings: dict[str, Any]) -> AsyncIterator[Two]:
     folders = [tmp_path / "one", tmp_path / "other"]
     with DataFolder.hold(folders[0], wall_ms()):
         pass
     shutil.copytree(folders[0], folders[1])
     (tmp_path / "policy.toml").write_text(FIRST)
-    both = Two(folders, on_engine(nats_server, tmp_path))
+    both = Two(folders, {**on_engine(nats_server, tmp_path), **more_settings})
     with trio.fail_after(TEST_S_MAX):
         async with trio.open_nursery() as nursery:
             await nursery.start(both.run, 0, {"governance.policy": str(tmp_path / "policy.toml")})

@@ -415,3 +415,86 @@ async def test_pages_together_are_what_a_naive_search_finds(
             query = None if page.place is None else query.continued(page.place)
     naive = [n for n, (agent, _) in enumerate(lines, 1) if agent == 1 and (after is None or n > after)]
     assert found == (naive if after is not None else naive[::-1])
+
+
+# ---- what nobody would notice missing --------------------------------------------------------------------------------
+
+
+async def test_flush_that_is_cancelled_while_it_writes_writes_all_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, scope = AuditFile.write, trio.CancelScope()
+
+    def write_and_cancel(self: AuditFile, *lines: Any) -> None:
+        trio.from_thread.run_sync(scope.cancel)
+        plain(self, *lines)
+
+    monkeypatch.setattr(audit_store, "BATCH_LINES_MAX", 2)
+    monkeypatch.setattr(AuditFile, "write", write_and_cancel)
+    async with kept(tmp_path) as store:
+        for number in range(5):
+            add(store, number)
+        with scope:
+            await store.flush()
+        assert (store.kept_lines, store.lost_lines) == (5, 0)
+        assert await numbers(store, AuditQuery()) == [4, 3, 2, 1, 0]
+
+
+async def test_gateway_that_is_cancelled_writes_what_it_took_and_leaves_one_file(tmp_path: Path) -> None:
+    with trio.CancelScope() as scope:
+        async with kept(tmp_path) as store:
+            add(store, 0)
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    ((_, path),) = numbered(tmp_path / FOLDER)
+    assert [one.name for one in path.parent.iterdir()] == [path.name], "it was closed: nothing lies beside it"
+    async with kept(tmp_path) as store:
+        assert await numbers(store, AuditQuery()) == [0]
+
+
+@pytest.mark.parametrize("unfit", [(3, 1, "x", {}), (1, 1, "x", {"tool": "\ud800"}), (1, 1, "x", {"a": 1j})])
+def test_lines_of_which_one_cannot_be_written_leave_none_and_the_next_ones_are(tmp_path: Path, unfit: Any) -> None:
+    number, *line = unfit
+    with closing(AuditFile(tmp_path / "1.sqlite", writes=True)) as file:
+        file.write(4, [(1, "x", {})])
+        with pytest.raises((sqlite3.Error, ValueError, TypeError)):
+            file.write(number, [(1, "x", {}), tuple(line)])
+        file.write(5, [(1, "x", {})])
+        assert [found.number for found in file.look(AuditQuery(), 0, 9, 9)] == [5, 4]
+
+
+async def test_line_that_cannot_be_written_costs_the_next_one_nothing(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        for number, tool in enumerate(("\ud800", "t", 2**64 * 1j, "t")):
+            add(store, number, tool=tool)
+            await store.flush()
+        assert (store.lost_lines, await numbers(store, AuditQuery())) == (2, [3, 1])
+
+
+async def test_file_of_a_newer_version_is_left_as_it_is(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        add(store, 0)
+    ((_, path),) = numbered(tmp_path / FOLDER)
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("PRAGMA user_version = 2")
+        file.commit()
+    before = path.read_bytes()
+    async with kept(tmp_path) as store:
+        add(store, 1)
+        await store.flush()
+        assert (store.lost_lines, await numbers(store, AuditQuery())) == (0, [1])
+    assert path.read_bytes() == before
+    assert len(numbered(tmp_path / FOLDER)) == 2
+
+
+async def test_numbers_go_on_behind_any_that_a_damaged_file_may_have_had(tmp_path: Path) -> None:
+    async with kept(tmp_path) as store:
+        for number in range(5):
+            add(store, number)
+    ((first, path),) = numbered(tmp_path / FOLDER)
+    path.write_bytes(b"not a database at all")
+    async with kept(tmp_path) as store:
+        add(store, 5)
+        await store.flush()
+        (line,) = (await store.search(AuditQuery())).lines
+        assert (line.number, store.last_number) == (first + DAY_MS, first + DAY_MS)

@@ -1,0 +1,1 @@
+"""A gateway under a mixed load for hours: what grows is named."""
