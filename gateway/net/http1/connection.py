@@ -45,6 +45,7 @@ class Connection:
         self._local: tuple[str, int | None] = (local, None) if isinstance(local, str) else local[:2]
         self._by_proxy = service.addresses.is_proxy(peer[0])
         self._stopping = False
+        self._is_to_head = False  # what is being answered
         self._waits_until_s = math.inf
         self._busy = False
         self._counted = False
@@ -83,8 +84,10 @@ class Connection:
                     outcome = await self._next_head()
                     match outcome:
                         case Head():
+                            self._is_to_head = outcome.method == "HEAD"
                             goes_on = await self._answer(outcome)
                         case Refusal(status):
+                            self._is_to_head = self._reader.claims_to_be_head
                             await self._refuse(status, self._service.applications.form_at(*self._reader.claimed()))
                             goes_on = False
                         case Outside():
@@ -134,7 +137,7 @@ class Connection:
     async def _tell(self, status: HTTPStatus, form: RefusalForm | None) -> None:
         correlation_id = self._service.correlation_id()
         log.info("request_refused", status=status.value, correlation_id=correlation_id)
-        await self._wire.write(refusal(status, correlation_id, form))
+        await self._wire.write(refusal(status, correlation_id, form, with_body=not self._is_to_head))
 
     async def _hand_over(self) -> None:
         replay = self._reader.take_pending()

@@ -104,6 +104,11 @@ class RequestReader:
         """After a refusal: of the head that was refused, or of what there is of it."""
         return claimed(self._pending)
 
+    @property
+    def claims_to_be_head(self) -> bool:
+        """After a refusal: whether a response has to be without a body, as far as can be seen."""
+        return self._pending.startswith(b"HEAD ")
+
     # ---- heads ------------------------------------------------------------------------------------------------------
 
     def next_head(self) -> Head | Refusal | Outside | None:

@@ -64,6 +64,17 @@ async def test_refusal_before_any_route_has_the_form_of_its_path(request_line: b
             assert told.code
 
 
+@pytest.mark.parametrize(("request_line", "status"), REFUSED.items(), ids=range(len(REFUSED)))
+async def test_refusal_of_a_head_has_no_body(request_line: bytes, status: int) -> None:
+    asked = request_line.replace(b"GET ", b"HEAD ").replace(b"POST ", b"HEAD ") % b"/one"
+    async with site(form_of=form_of) as here, here.client() as client:
+        await client.send(asked)
+        told = await client.response(to_head=asked.startswith(b"HEAD "))
+        assert told.status == status
+        assert int(told.headers[b"content-length"]) > 0, "that of the body which another method would get"
+        assert await client.rest() == b""
+
+
 async def crash(_: AsgiScope, _receive: Receive, _send: Send) -> None:
     raise ValueError("no")
 
