@@ -12,6 +12,7 @@ import msgspec
 from gateway.backup.member_rules import part_of
 
 FORM = 1  # of backups: of the manifest, and of what its members are
+FORM_MAX = 2**31 - 1  # of anything, as SQLite has it; what says more is damaged, not newer
 BYTES_MAX = 256 * 1024**2  # of a manifest, a million members and more; a longer one is refused without being read
 MEMBERS_MAX = BYTES_MAX // 128  # more than a manifest has room for; a backup with more is refused where it has them
 MADE_AT_MS_MAX = 253_402_300_799_999  # the year 9999, after which nobody has a date
@@ -29,7 +30,9 @@ class Manifest(msgspec.Struct, frozen=True):
     version: str  # of the program that took it
     made_at_ms: Annotated[int, msgspec.Meta(ge=0, le=MADE_AT_MS_MAX)]
     log_id: str | None  # None: the gateway never ran
-    forms: Mapping[str, int]  # of its databases, by the part of the folder that they are
+    forms: Mapping[
+        str, Annotated[int, msgspec.Meta(ge=-FORM_MAX, le=FORM_MAX)]
+    ]  # of its databases, by the part of the folder that they are
     has_spaces: bool
     has_audit: bool
     left_out: int  # files of the folder that the program did not know
@@ -55,10 +58,10 @@ def judge(found: bytes | None, seen: Mapping[str, Member], forms_max: Mapping[st
         # Of a newer form nobody knows more than this.
         head = msgspec.json.decode(found, type=dict[str, Any])
         form, version = head.get("form"), head.get("version")
-        if isinstance(form, int) and form > FORM:
+        if isinstance(form, int) and FORM < form <= FORM_MAX:
             return _newer(f"backups of form {form}", FORM, version)
         manifest = msgspec.json.decode(found, type=Manifest)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return broken("its manifest cannot be read")
     if form != FORM:
         return broken("its manifest has a form that never was")

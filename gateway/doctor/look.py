@@ -199,13 +199,13 @@ def _answers(path: Path) -> bool | None:
         else:
             context = client_context(certificate)
             connection = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=ANSWER_S_MAX, context=context)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException):
         return None
     with closing(connection):
         try:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == http.client.OK
-        except (OSError, http.client.HTTPException):
+        except (OSError, UnicodeError, http.client.HTTPException):  # the second: no host has such a name
             return False
 
 

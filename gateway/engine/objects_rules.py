@@ -17,7 +17,7 @@ SERVER_MIN = (2, 12, 3)
 LIVE, MANIFESTS, CONFIG = "LIVE", "MANIFESTS", "CONFIG"  # buckets
 FORM_KEY, LOG_ID_KEY = "heliograph_form", "heliograph_log_id"  # in the metadata of the log's stream
 _MARKER_NS = 60 * 10**9  # for which a key that expired is told to watchers that were away
-_MAKE_ANEW = "it cannot be changed: `nats stream backup` it, delete it, and start a gateway, which makes it anew"
+_RECREATE = "it cannot be changed: `nats stream backup` it, delete it, and start a gateway, which creates it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def identity_problems(names: Names, log_id: str | None, stream_log_id: str | Non
 def _storage_problems(stream: str, found: Mapping[str, Any], storage: str, settings: EngineSettings) -> list[Problem]:
     problems = []
     if found.get("storage") != storage:
-        problems.append(Problem(f"{stream} is not kept in {storage} storage", _MAKE_ANEW))
+        problems.append(Problem(f"{stream} is not kept in {storage} storage", _RECREATE))
     if found.get("num_replicas", 1) < settings.replicas:
         remedy = f"{_set(stream, 'num_replicas', settings.replicas)}, or lower engine.replicas"
         problems.append(Problem(f"{stream} has fewer than {settings.replicas} replicas", remedy))
@@ -159,7 +159,7 @@ def _storage_problems(stream: str, found: Mapping[str, Any], storage: str, setti
 
 def _differences(stream: str, found: Mapping[str, Any], musts: tuple[_Must, ...] | list[_Must]) -> list[Problem]:
     return [
-        Problem(f"{stream} has another {must.key}", _MAKE_ANEW if must.is_fixed else _set(stream, must.key, must.value))
+        Problem(f"{stream} has another {must.key}", _RECREATE if must.is_fixed else _set(stream, must.key, must.value))
         for must in musts
         if found.get(must.key, must.absent) != must.value
     ]

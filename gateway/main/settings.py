@@ -76,6 +76,7 @@ BARE = {
 }
 """Variables that also go by names without a section, as the echo service has them; those with one win."""
 DATA = "heliograph-data"
+UNIX_PATH_BYTES_MAX = 107  # of a socket; the kernel takes no more
 UNIX = "unix:"
 
 
@@ -109,7 +110,10 @@ class UnixAddress(msgspec.Struct, frozen=True):
         path = text.removeprefix(UNIX)
         if not path or "\0" in path:
             raise SettingsError("a unix socket is unix:/path/to/socket")
-        return cls(Path(path).absolute())  # for commands too, wherever they are run
+        absolute = Path(path).absolute()  # for commands too, wherever they are run
+        if len(os.fsencode(absolute)) > UNIX_PATH_BYTES_MAX:
+            raise SettingsError(f"the path of a unix socket has at most {UNIX_PATH_BYTES_MAX} bytes")
+        return cls(absolute)
 
 
 class _Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

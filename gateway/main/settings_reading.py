@@ -54,6 +54,8 @@ def read(
             raise SettingsError(f"{file} is not TOML: {error}") from error
         except RecursionError as error:
             raise SettingsError(f"{file} is nested too deep") from error
+        except ValueError:  # its words are of Python
+            raise SettingsError(f"{file} has a number with thousands of digits") from None
     for name, dotted in bare.items():
         if name in environment:
             _put(values, dotted, _read(environment[name], _kind(dotted, settings)))
@@ -65,6 +67,7 @@ def read(
         if value is not None:
             _put(values, name, value)
     _refuse_unknown(values, settings)
+    _refuse_nul(values)
     try:
         return msgspec.convert(values, settings)
     except msgspec.ValidationError as error:
@@ -80,6 +83,15 @@ def _refuse_unknown(values: Mapping[str, Any], settings: type, place: str = "") 
         section = _section(known[name])
         if isinstance(value, dict) and section is not None:
             _refuse_unknown(value, section, f"{place}{name}.")
+
+
+def _refuse_nul(values: Mapping[str, Any], place: str = "") -> None:
+    """No setting has a use for one, and whoever opened a file of such a name would crash."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _refuse_nul(value, f"{place}{name}.")
+        elif isinstance(value, str) and "\0" in value:
+            raise SettingsError(f"a setting is wrong: {place}{name} has a NUL character")
 
 
 def _dotted(name: str, settings: type) -> str:
@@ -111,7 +123,7 @@ def _read(text: str, kind: Any) -> Any:
     """A variable's value as it would stand in the file; where that does not fit, as text or as a boolean's word."""
     try:
         value = tomllib.loads(f"v = {text}")["v"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # no TOML, or a number or a depth beyond all
         value = text
     for candidate, strict in ((value, True), (text, kind is not bool)):
         try:

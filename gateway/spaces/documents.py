@@ -48,7 +48,7 @@ _ENCRYPTED = Template(
 )
 _KEY_ELSEWHERE = "as encryption_key in the document of this room, for members"
 _MEMBERS = "Members who have the token below"
-_HOLDERS = "Whoever has the token below"
+_HOLDERS = "Anyone who has the token below"
 _IAM_OFF = "IAM is off: the token is all that is needed, and there is nowhere to sign in."
 _IAM_ON = Template(
     "IAM is on: REST also needs the header Authorization: Bearer with an access token of this room (ea_...). So\n"

@@ -46,6 +46,7 @@ def test_field_of_a_later_version_of_the_same_form_is_passed_over() -> None:
         (b'{"form": "1"}', "cannot be read"),
         (b'{"\xff": 1}', "cannot be read"),
         (b'{"form": 1, "version": "\xff"}', "cannot be read"),
+        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "cannot be read"),
     ],
 )
 def test_without_a_manifest_there_is_no_backup(found: bytes | None, said: str) -> None:
@@ -57,6 +58,12 @@ def test_without_a_manifest_there_is_no_backup(found: bytes | None, said: str) -
 @pytest.mark.parametrize("made_at_ms", [-1, 10**15])
 def test_moment_that_has_no_date_is_none(made_at_ms: int) -> None:
     assert "cannot be read" in why(judged(made_at_ms=made_at_ms))
+
+
+@pytest.mark.parametrize("form", [2**31, -(2**31), 10**4_000])
+def test_form_that_no_version_will_have_is_damage_and_not_repeated(form: int) -> None:
+    assert "cannot be read" in why(judged(forms={"log": form}))
+    assert len(why(judge(b'{"form": %d}' % form, {}, KNOWN))) < 200
 
 
 def test_form_of_before_the_first_is_none() -> None:

@@ -166,6 +166,19 @@ async def test_beside_a_running_gateway_it_finds_that_it_answers_and_changes_not
             assert await trio.to_thread.run_sync(lambda: asked(capsys, "--data", "data")) == (1, {("error", "gateway")})
 
 
+@pytest.mark.parametrize(
+    "note",
+    [
+        "[" * 100_000,
+        *(json.dumps({"http": http, "http_certificate": None}) for http in ("a..b:80", "a\0b:80", 5, "x y:80")),
+    ],
+)
+def test_note_of_a_gateway_that_makes_no_sense_is_no_crash(folder: Path, note: str) -> None:
+    (folder / "running.json").write_text(note)
+    with DataFolder.hold(folder, 0):
+        assert not look_at_folder(folder, 1.0).answers
+
+
 def test_wrong_settings_are_one_finding_and_the_folder_is_looked_at(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

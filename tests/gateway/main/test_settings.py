@@ -8,7 +8,7 @@ import pytest
 
 from actors.space.store import DEFAULT_LIMITS, SpaceStoreLimits
 from gateway.main.command_variables import FOR_COMMANDS
-from gateway.main.settings import Address, Settings, SettingsError, load
+from gateway.main.settings import Address, Settings, SettingsError, UnixAddress, load
 from gateway.observe.log_output import LogSettings
 
 
@@ -65,6 +65,27 @@ def test_mistake_in_the_file_is_named(tmp_path: Path, content: str, hint: str) -
     file.write_text(content)
     with pytest.raises(SettingsError, match=hint):
         load(file, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("a = " + "[" * 5_000 + "]" * 5_000, "nested too deep"),
+        ("[stream]\nstreams_max = " + "9" * 5_000, "thousands of digits"),
+        ('data = "a\\u0000b"', "data has a NUL"),
+        ('[http]\ntls_certificate = "a\\u0000b"', "http.tls_certificate has a NUL"),
+    ],
+)
+def test_file_made_to_upset_its_parser_is_a_mistake_like_others(tmp_path: Path, content: str, hint: str) -> None:
+    file = tmp_path / "heliograph.toml"
+    file.write_text(content)
+    with pytest.raises(SettingsError, match=hint):
+        load(file, {}, {})
+
+
+@pytest.mark.parametrize("value", ["[" * 5_000, "9" * 5_000])
+def test_variable_made_to_upset_its_parser_is_text(value: str) -> None:
+    assert load(None, {"HELIOGRAPH_DATA": value}, {}).data == value
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
@@ -153,6 +174,19 @@ def test_address_is_host_and_port(text: str, address: Address) -> None:
 def test_other_texts_are_no_address(text: str) -> None:
     with pytest.raises(SettingsError, match="HOST:PORT"):
         Address.parse(text)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, ".a"])
+def test_host_that_no_name_can_be_is_refused_where_it_is_read(host: str) -> None:
+    with pytest.raises(SettingsError, match="more than 63"):
+        Address.parse(f"{host}:80")
+
+
+def test_path_of_a_unix_socket_that_the_kernel_would_not_take_is_refused_where_it_is_read() -> None:
+    longest = "/" + "a" * 106
+    assert UnixAddress.parse(f"unix:{longest}") == UnixAddress(Path(longest))
+    with pytest.raises(SettingsError, match="at most 107 bytes"):
+        UnixAddress.parse(f"unix:{longest}a")
 
 
 def test_every_limit_of_the_contract_of_spaces_is_a_setting_with_its_default() -> None:
