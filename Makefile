@@ -138,7 +138,7 @@ lock: env  ## resolve the newest versions into the lock files
 	$(VENV)/lock/bin/python -m pip install --quiet uv
 	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --universal --upgrade \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o requirements.lock
-	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra gateway --constraints requirements.lock --python-version 3.11 --universal --upgrade \
+	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra gateway --extra engine --constraints requirements.lock --python-version 3.11 --universal --upgrade \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o requirements-gateway.lock
 	$(VENV)/lock/bin/uv pip compile $(CLIENTS)/requirements.in --python-version 3.11 --universal --upgrade \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make lock" -o $(CLIENTS)/requirements.lock

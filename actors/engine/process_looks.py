@@ -25,6 +25,7 @@ class ProcessState(msgspec.Struct, frozen=True):
     skew_ms: int  # by how much its clock and the engine's differ at least
     queued_appends: int
     unknown_outcomes: int  # appends of which it did not know at first what became of them
+    ledgers: int  # that it owns
 
 
 NOTHING_SAID: Mapping[str, Any] = dict.fromkeys(ProcessState.__struct_fields__)

@@ -85,6 +85,7 @@ class EngineSide:
         """Use `opened`."""
         self._now = now
         self.stream_counts: Callable[[], dict[str, int]] = dict
+        self._purse: EnginePurse | None = None
         self.on_blind: Callable[[], None] = lambda: None
         bounds = settings.bounds
         self.link, self.store, self.names, self.me = link, store, names, me
@@ -174,7 +175,7 @@ class EngineSide:
 
     def pay(self, supervisor: Supervisor, governor: Governor, ledgers: object) -> EnginePurse:
         del ledgers  # those of one process
-        purse = EnginePurse(
+        purse = self._purse = EnginePurse(
             self.store,
             NatsMessages(self.link),
             self.me.process,
@@ -227,6 +228,7 @@ class EngineSide:
             skew_ms=self.directory.skew_ms,
             queued_appends=self.store.queued_appends,
             unknown_outcomes=self.store.unknown_outcomes,
+            ledgers=0 if self._purse is None else self._purse.owned,
         )
 
     def shown(self) -> Mapping[str, Any]:

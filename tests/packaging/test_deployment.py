@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from gateway.commands.cli import parser_for
+from gateway.engine.server_run import server_binary
 from gateway.main.settings import Settings, load
 from gateway.main.settings_reading import PREFIX
 
@@ -159,6 +160,49 @@ def test_variables_of_compose_are_settings() -> None:
     variables: dict[str, str] = _compose()["environment"]
     assert all(name.startswith(PREFIX) for name in variables)
     assert isinstance(load(None, variables, {}), Settings)
+
+
+# ---- several gateways on NATS --------------------------------------------------------------------------------------
+
+NATS = ROOT / "deploy" / "nats"
+
+
+def _several() -> Any:
+    return yaml.safe_load((NATS / "compose.yaml").read_text())["services"]
+
+
+@pytest.mark.parametrize("name", ["nats-1", "nats-2", "nats-3"])
+def test_configuration_of_each_nats_server_is_one(name: str) -> None:
+    command = _several()[name]["command"]
+    assert command == ["--config", "/etc/nats.conf", "--name", name]
+    checked = subprocess.run(
+        [server_binary(), "-t", "--config", NATS / "nats.conf", "--name", name],
+        env={"SYS_PASSWORD": "secret"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert "sync_interval: always" in (NATS / "nats.conf").read_text()
+
+
+def test_settings_of_several_gateways_load_and_name_these_servers() -> None:
+    settings = load(NATS / "heliograph.toml", {}, {})
+    assert settings.engine.url == ",".join(f"nats://{name}:4222" for name in _several() if name.startswith("nats"))
+    assert settings.engine.sync_is_always is True
+
+
+@pytest.mark.parametrize("name", ["gateway-1", "gateway-2"])
+def test_each_of_several_gateways_runs_as_the_one_of_compose_does(name: str) -> None:
+    gateway, alone = _several()[name], _compose()
+    serve = _parsed(gateway["command"])
+    inside = [_port(serve.http), _port(serve.devices)]
+    assert [int(port.rpartition(":")[2]) for port in gateway["ports"]] == inside
+    assert all(port.startswith("127.0.0.1:") for port in gateway["ports"])
+    for key in ("image", "user", "read_only", "cap_drop", "security_opt", "ulimits", "init", "tmpfs"):
+        assert gateway[key] == alone[key], key
+    mounted = {mount.split(":")[1] for mount in gateway["volumes"]}
+    assert mounted == {str(serve.config), load(NATS / "heliograph.toml", {}, {}).engine.credentials, _line("VOLUME")}
 
 
 # ---- systemd -------------------------------------------------------------------------------------------------------

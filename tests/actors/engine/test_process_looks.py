@@ -17,9 +17,10 @@ from actors.engine.settings import PresenceSettings
 from schemas.closes import NodeClose
 from tests.gateway.engine.test_directory_contract import NODE, OTHER, WALL_MS, announce, until
 
-STATE = ProcessState("ready", "up", 0, 3, 0, 1)
+STATE = ProcessState("ready", "up", 0, 3, 0, 1, 2)
 SAID = {
-    "standing": "ready", "link": "up", "lag_ms": 0, "skew_ms": 3, "queued_appends": 0, "unknown_outcomes": 1,
+    "standing": "ready", "link": "up", "lag_ms": 0, "skew_ms": 3,
+    "queued_appends": 0, "unknown_outcomes": 1, "ledgers": 2,
 }  # fmt: skip
 P, Q = "01K0000000000000000000000P", "01K0000000000000000000000Q"
 

@@ -115,9 +115,12 @@ def test_anything_behind_its_end_is_refused(tmp_path: Path, whole: bytes, more: 
     "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, b"x", b"L", b"S"]
 )
 def test_anything_but_a_plain_file_is_refused(tmp_path: Path, whole: bytes, kind: bytes) -> None:
-    info = tarfile.TarInfo("echo.key")
+    """Also where nothing else is wrong with it."""
+    head, rest = whole[: tarfile.BLOCKSIZE], whole[tarfile.BLOCKSIZE :]
+    info = tarfile.TarInfo.frombuf(head, "ascii", "strict")
+    assert isinstance(verdict(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + rest), Manifest)
     info.type, info.linkname = kind, "/etc/passwd"
-    assert "no whole backup" in str(verdict(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + whole))
+    assert "no whole backup" in str(verdict(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + rest))
 
 
 def test_header_that_promises_more_than_there_is_costs_no_memory(tmp_path: Path) -> None:

@@ -149,11 +149,12 @@ def test_name_of_a_new_folder_is_durable_with_those_above_it(
     assert {tmp_path / "a" / "b", tmp_path / "a", tmp_path} <= set(synced)
 
 
-def test_folder_that_somebody_else_has_is_refused(tmp_path: Path, backup: Path) -> None:
+@pytest.mark.parametrize("how", [fcntl.LOCK_EX, fcntl.LOCK_SH])  # a gateway, or one of several
+def test_folder_that_somebody_else_has_is_refused(tmp_path: Path, backup: Path, how: int) -> None:
     folder = tmp_path / "new"
     folder.mkdir()
     with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, how)
         with pytest.raises(BackupError, match="in use"):
             restore(backup, folder)
     assert names(folder) == {"lock"}
@@ -164,6 +165,22 @@ def test_path_that_is_a_file_is_told(tmp_path: Path, backup: Path) -> None:
     with pytest.raises(BackupError, match="cannot restore into"):
         restore(backup, tmp_path / "new")
     assert (tmp_path / "new").read_text() == "precious"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_restore_that_fails_leaves_a_folder_that_was_there_and_no_other(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "the disk", "somewhere")
+
+    monkeypatch.setattr(module, "_write", fail)
+    folder = tmp_path / "new"
+    if exists:
+        folder.mkdir()
+    with pytest.raises(BackupError, match="the disk"):
+        restore(backup, folder)
+    assert folder.exists() == exists
 
 
 def test_broken_backup_makes_nothing(tmp_path: Path, backup: Path) -> None:
