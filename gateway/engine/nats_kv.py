@@ -20,18 +20,24 @@ from gateway.engine.attempt_rules import BUSY_S, NOT_TAKEN_S, UNKNOWN_S
 from gateway.engine.jetstream_rules import API, EXPECTED_SEQ, ReadProblem, Verdict, api_answer, got, judge, taken_ms
 from gateway.engine.link import Link, Message
 from gateway.engine.nats_runs import ID, Names, Stored
+from gateway.engine.objects_rules import LASTING
 from gateway.engine.settings import EngineSettings
 from gateway.engine.watch_rules import Answer, Broken, Effect, Watched
 
 _OPERATION, _MARKER, _TTL = "KV-Operation", "Nats-Marker-Reason", "Nats-TTL"
+DELETED_S = 3_600  # for which a deleted key leaves a marker; then nothing is there, as before its first put
 _HEARTBEAT_S = 2.0  # of a consumer; a watcher that hears nothing for two of them begins anew
 _AGAIN_S = (0.1, 0.3)
 _IDLE_NS = 30_000_000_000  # after which the server forgets a watcher that is gone
 
 
 class NatsKv:
-    def __init__(self, link: Link, names: Names, bucket: str, settings: EngineSettings) -> None:
+    def __init__(
+        self, link: Link, names: Names, bucket: str, settings: EngineSettings, deleted_s: int = DELETED_S
+    ) -> None:
+        """`deleted_s` is how long markers of deleted keys stay where messages may end; elsewhere they stay for good."""
         self._link = link
+        self._marker = {_OPERATION: "DEL"} | ({} if bucket in LASTING else {_TTL: f"{deleted_s}s"})
         self._settings = settings
         self._stream = f"KV_{names.bucket(bucket)}"
         self._prefix = f"$KV.{names.bucket(bucket)}."
@@ -59,7 +65,7 @@ class NatsKv:
                 return NotPut.UNREACHABLE
             if found is None or _is_gone(found):
                 return None
-        written = await self._publish(key, b"", {_OPERATION: "DEL"}, expected)
+        written = await self._publish(key, b"", self._marker, expected)
         return written if isinstance(written, NotPut) else None
 
     async def stamped_ms(self, key: str) -> int | None:
@@ -121,6 +127,7 @@ class NatsKv:
             headers[EXPECTED_SEQ] = str(found.seq)  # a marker lies where nothing is
             return None
         if expected is not None and (0 if found is None else found.seq) == expected:
+            headers[EXPECTED_SEQ] = str(expected)  # not that of a marker that has gone meanwhile
             return None  # whoever was asked is not up to date
         return NotPut.MOVED
 

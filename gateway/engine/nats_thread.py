@@ -18,8 +18,9 @@ import secrets
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -268,9 +269,8 @@ class NatsThread:
                     tls=_tls(settings, server),
                 )
                 await client.subscribe(f"{self._inbox}.*", cb=self._answered)
-                for interest in self._interests:
-                    await self._begin(client, interest)
-                await client.flush()
+                # Nothing may wait between this and `_live`: what is subscribed then would not be begun.
+                await begin_all(self._interests, partial(self._begin, client), client.flush)
         except (OSError, nats.errors.Error, TimeoutError) as error:
             self._is_refused = "authorization" in str(error).lower()
             await self._close(client)
@@ -385,7 +385,9 @@ class NatsThread:
                 self._hand_over(interest.deliver, _message(msg))
 
         with contextlib.suppress(nats.errors.ConnectionClosedError):  # the next life begins with it
-            interest.live = await client.subscribe(interest.subject, interest.queue, arrived)
+            interest.live = live = await client.subscribe(interest.subject, interest.queue, arrived)
+            if interest.is_over:  # meanwhile, when its end was told to the life before
+                await self._unsubscribe(live)
 
     async def _unsubscribe(self, live: Subscription) -> None:
         with contextlib.suppress(nats.errors.Error):  # it ended with its connection
@@ -437,6 +439,20 @@ class NatsThread:
         if not self.is_delivering:
             self.is_delivering = True
             asyncio.get_running_loop().call_soon(self._deliver)  # in the next turn: there may be more in this one
+
+
+async def begin_all(
+    interests: Sequence[Interest], begin: Callable[[Interest], Awaitable[None]], flush: Callable[[], Awaitable[None]]
+) -> None:
+    """Begin those that are not over. While this waits some end, which shifts them, and others are added."""
+    begun: set[Interest] = set()
+    await flush()
+    while missing := [each for each in interests if not each.is_over and each not in begun]:
+        for interest in missing:
+            if not interest.is_over:
+                await begin(interest)
+                begun.add(interest)
+        await flush()
 
 
 def _message(msg: Msg) -> Message:

@@ -3,13 +3,17 @@
 The log's identity is made with its stream, and then written to the configuration bucket. So a stream that was lost, or
 exchanged, is found out by the next start, and not taken for an empty log. Several processes may start at once.
 
+A bucket in memory is lost with a server that restarts alone: it is made again while gateways run, too.
+
 What is wrong with what is there is up to `objects_rules`.
 """
 
 import random
+from math import inf
 from typing import Any
 
 import msgspec
+import structlog
 import trio
 from ulid import ULID
 
@@ -25,7 +29,7 @@ from gateway.engine.jetstream_rules import (
     got,
     judge,
 )
-from gateway.engine.link import Link, Message
+from gateway.engine.link import Link, LinkState, Message
 from gateway.engine.nats_runs import Names, Stored
 from gateway.engine.objects_rules import (
     CONFIG,
@@ -43,8 +47,11 @@ from gateway.engine.objects_rules import (
 )
 from gateway.engine.settings import EngineSettings
 
+log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
 BUCKETS = (LIVE, MANIFESTS, CONFIG)
 _AGAIN_S = (0.1, 0.3)
+_REMAKE_AGAIN_S = (0.5, 1.5)  # after a bucket could not be made again, and that was said
 
 
 class NotReadyError(Exception):
@@ -90,6 +97,29 @@ class Objects:
             raise NotReadyError(problems)
         assert log_id is not None
         return log_id
+
+    async def keep_live(self) -> None:
+        """Make the bucket in memory again whenever a server comes back without it; until cancelled."""
+        has_changed = trio.Event()
+        unfollow = self._link.follow(lambda _: has_changed.set())
+        try:
+            while True:
+                has_changed = trio.Event()
+                again_s = inf
+                if self._link.state is LinkState.UP and not await self._has_live():
+                    again_s = random.uniform(*_REMAKE_AGAIN_S)
+                with trio.move_on_after(again_s):
+                    await has_changed.wait()
+        finally:
+            unfollow()
+
+    async def _has_live(self) -> bool:
+        try:
+            await self._made(bucket_config(self._names, self._settings, LIVE))
+        except NotReadyError as error:
+            log.warning("engine_bucket_not_made", problem=str(error))
+            return False
+        return True
 
     # ── streams ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -15,6 +15,7 @@ from gateway.engine.settings import EngineSettings
 
 SERVER_MIN = (2, 12, 3)
 LIVE, MANIFESTS, CONFIG = "LIVE", "MANIFESTS", "CONFIG"  # buckets
+LASTING = (MANIFESTS,)  # buckets whose messages cannot be given an end
 FORM_KEY, LOG_ID_KEY = "heliograph_form", "heliograph_log_id"  # in the metadata of the log's stream
 _MARKER_NS = 60 * 10**9  # for which a key that expired is told to watchers that were away
 _RECREATE = "it cannot be changed: `nats stream backup` it, delete it, and start a gateway, which creates it again"
@@ -81,7 +82,7 @@ def bucket_config(names: Names, settings: EngineSettings, bucket: str) -> dict[s
         "allow_direct": True,
         "deny_delete": True,
     }
-    if bucket in (LIVE, CONFIG):
+    if bucket not in LASTING:
         config["allow_msg_ttl"] = True
     if bucket == LIVE:
         config["subject_delete_marker_ttl"] = _MARKER_NS

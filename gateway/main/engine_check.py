@@ -9,6 +9,7 @@ from gateway.main.engine_settings import EngineSettings
 from gateway.main.settings import Address, Settings, SettingsError
 
 _SCHEMES = ("nats", "tls")
+_ANY = {"0.0.0.0", "::", "*"}
 _MISSING = "engine.url needs a client of NATS: pip install 'heliograph[gateway,engine]'"
 
 
@@ -28,8 +29,14 @@ def check_engine(settings: Settings) -> None:
             "spaces (echo.enabled) are not there on an engine yet: run them on a gateway by itself, without engine.url"
         )
     _check_url(engine)
-    if engine.internal_listen is not None and not 0 < Address.parse(engine.internal_listen).port <= 65_535 - PLACES_MAX:
-        raise SettingsError(f"engine.internal_listen is HOST:PORT, with a port from 1 to {65_535 - PLACES_MAX}")
+    if engine.internal_listen is not None:
+        internal = Address.parse(engine.internal_listen)
+        if not 0 < internal.port <= 65_535 - PLACES_MAX:
+            raise SettingsError(f"engine.internal_listen is HOST:PORT, with a port from 1 to {65_535 - PLACES_MAX}")
+        if internal.host in _ANY:
+            raise SettingsError(
+                f"engine.internal_listen: other gateways connect to {internal.host}; name an address of this machine"
+            )
     _check_bounds(engine)
     for name in ("credentials", "system_credentials", "mqtt_credentials", "tls_ca"):
         path = getattr(engine, name)

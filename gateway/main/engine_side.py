@@ -90,6 +90,7 @@ class EngineSide:
         bounds = settings.bounds
         self.link, self.store, self.names, self.me = link, store, names, me
         self.settings = settings
+        self._objects = Objects(link, names, bounds)
         self.config = NatsKv(link, names, CONFIG, bounds)
         self.live = NatsKv(link, names, LIVE, bounds)
         said = replace(me, says=lambda: msgspec.to_builtins(self._state()))
@@ -139,6 +140,7 @@ class EngineSide:
 
     def begin(self, supervisor: Supervisor) -> None:
         _keep(supervisor, "engine_connection", self.link.watch, Kind.FATAL, Stage.LOG)
+        _keep(supervisor, "engine_objects", self._objects.keep_live, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_directory", self.directory.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_facts", self.facts.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_feeds", self.feeds.run, Kind.PERMANENT, Stage.CORE)

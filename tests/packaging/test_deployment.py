@@ -201,6 +201,8 @@ def test_each_of_several_gateways_runs_as_the_one_of_compose_does(name: str) -> 
     assert all(port.startswith("127.0.0.1:") for port in gateway["ports"])
     for key in ("image", "user", "read_only", "cap_drop", "security_opt", "ulimits", "init", "tmpfs"):
         assert gateway[key] == alone[key], key
+    variables: dict[str, str] = gateway["environment"]
+    assert load(None, variables, {}).engine.internal_listen == f"{name}:9000"  # the other reaches it by this name
     mounted = {mount.split(":")[1] for mount in gateway["volumes"]}
     assert mounted == {str(serve.config), load(NATS / "heliograph.toml", {}, {}).engine.credentials, _line("VOLUME")}
 

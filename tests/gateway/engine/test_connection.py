@@ -9,7 +9,7 @@ import trio
 
 from gateway.engine.connection import Connection, NotConnectedError
 from gateway.engine.link import Answer, LinkState, Message, NoAnswer
-from gateway.engine.nats_thread import ConnectionSettings
+from gateway.engine.nats_thread import ConnectionSettings, Interest, begin_all
 from gateway.engine.server_run import ServerRun
 
 TEST_S_MAX = 30.0
@@ -329,3 +329,24 @@ async def test_a_message_larger_than_the_server_takes_is_not_sent(link: Connecti
         for size in (link.payload_bytes_max + 1, link.payload_bytes_max - headers_bytes + 1):
             assert await ask(link, bytes(size)) is NoAnswer.NOT_SENT
         assert await ask(link, bytes(link.payload_bytes_max - headers_bytes)) is NoAnswer.NO_RESPONDERS
+
+
+async def test_subscriptions_that_end_and_come_while_all_are_begun_make_none_deaf() -> None:
+    first, second, ended, third, late = (Interest(name, "", lambda _: None) for name in "abcde")
+    interests, begun = [first, second, ended, third], list[Interest]()
+
+    async def begin(interest: Interest) -> None:
+        await trio.lowlevel.checkpoint()
+        begun.append(interest)
+        if interest is second:  # what the sender does meanwhile
+            for over in (first, ended):
+                over.is_over = True
+                interests.remove(over)
+
+    async def flush() -> None:
+        await trio.lowlevel.checkpoint()
+        if third in begun and late not in interests:
+            interests.append(late)
+
+    await begin_all(interests, begin, flush)
+    assert begun == [first, second, third, late]

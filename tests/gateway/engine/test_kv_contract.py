@@ -14,11 +14,13 @@ from actors.engine.kv import Change, Current, Entry, Gone, Kv, NotPut
 from actors.engine.memory_kv import MemoryBucket, MemoryKv
 from actors.log.store import UnreadableError
 from gateway.engine.connection import Connection
+from gateway.engine.jetstream_rules import API
+from gateway.engine.link import Message
 from gateway.engine.nats_kv import NatsKv
 from gateway.engine.nats_runs import Names
 from gateway.engine.nats_thread import ConnectionSettings
 from gateway.engine.objects import Objects
-from gateway.engine.objects_rules import LIVE
+from gateway.engine.objects_rules import LIVE, MANIFESTS, bucket_config
 from gateway.engine.server_run import ServerRun
 from gateway.engine.settings import EngineSettings
 
@@ -273,3 +275,48 @@ async def test_a_watcher_comes_back_with_what_it_missed(tmp_path: Path) -> None:
                 await watcher.until(lambda heard: any(isinstance(each, Gone) and each.key == "b" for each in heard))
                 nursery.cancel_scope.cancel()
     assert revision == before
+
+
+async def test_what_a_deleted_key_leaves_goes(tmp_path: Path) -> None:
+    """On JetStream alone, where a marker takes room."""
+    server = ServerRun(tmp_path, 2**36)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop)
+        await server.start()
+        world = NatsWorld(server, stack)
+        with trio.fail_after(TEST_S_MAX):
+            link = world.links[id(await world.process())]
+            config = bucket_config(world.names, world.settings, LIVE)
+            stream = config["name"]
+            config["subject_delete_marker_ttl"] = 10**9  # what ends leaves a marker, too, and this one ends at once
+            await link.request(f"{API}STREAM.UPDATE.{stream}", msgspec.json.encode(config), timeout_s=TEST_S_MAX)
+            kv = NatsKv(link, world.names, LIVE, world.settings, deleted_s=1)
+            first = await kv.put("a", b"1")
+            assert isinstance(first, int)
+            assert await kv.delete("a") is None
+            while await messages_in(link, stream):  # noqa: ASYNC110  # the server says nothing of it
+                await trio.sleep(0.05)
+            assert await kv.get("a") is None
+            assert await kv.put("a", b"stale", expected=first) is NotPut.MOVED
+            assert isinstance(await kv.put("a", b"2", expected=0), int)
+
+
+async def test_a_key_is_deleted_where_messages_have_no_end(tmp_path: Path) -> None:
+    server = ServerRun(tmp_path, 2**36)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(server.stop)
+        await server.start()
+        world = NatsWorld(server, stack)
+        with trio.fail_after(TEST_S_MAX):
+            link = world.links[id(await world.process())]
+            kv = NatsKv(link, world.names, MANIFESTS, world.settings)
+            await kv.put("a", b"1")
+            assert await kv.delete("a") is None
+            assert await kv.get("a") is None
+
+
+async def messages_in(link: Connection, stream: str) -> int:
+    answer = await link.request(f"{API}STREAM.INFO.{stream}", timeout_s=TEST_S_MAX)
+    assert isinstance(answer, Message)
+    messages: int = msgspec.json.decode(answer.data)["state"]["messages"]
+    return messages

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +13,11 @@ from trio.testing import MockClock
 from gateway.engine.connection import Connection
 from gateway.engine.jetstream_rules import API
 from gateway.engine.link import LinkState, Message
+from gateway.engine.nats_kv import NatsKv
 from gateway.engine.nats_runs import Names
 from gateway.engine.nats_thread import ConnectionSettings
 from gateway.engine.objects import NotReadyError, Objects
+from gateway.engine.objects_rules import LIVE, bucket_config, bucket_problems
 from gateway.engine.server_run import ServerRun
 from gateway.engine.settings import EngineSettings
 from tests.gateway.engine.fake_jetstream import FakeJetStream
@@ -129,3 +132,46 @@ async def test_jetstream_that_does_not_answer_is_said_after_a_bounded_wait(autoj
     js.state = LinkState.DOWN
     with pytest.raises(NotReadyError, match="does not answer"):
         await Objects(js, Names("hg"), EngineSettings(sync_is_always=True)).prepare()
+
+
+async def test_a_bucket_that_was_lost_with_a_server_is_made_again(tmp_path: Path, names: Names) -> None:
+    server, settings = ServerRun(tmp_path), settings_of()
+    await server.start()
+    try:
+        with trio.fail_after(TEST_S_MAX):
+            connecting = ConnectionSettings((server.url,), token=server.token, redial_s=0.01)
+            async with await Connection.open(connecting) as link, trio.open_nursery() as nursery:
+                objects = Objects(link, names, settings)
+                await objects.prepare()
+                nursery.start_soon(objects.keep_live)
+                kv = NatsKv(link, names, LIVE, settings)
+                for _ in range(2):
+                    assert isinstance(await kv.put("a", b"1"), int)
+                    server.kill()
+                    await server.start()
+                    while not isinstance(await kv.put("a", b"2", expected=0), int):  # noqa: ASYNC110  # as users do
+                        await trio.sleep(0.05)
+                found = (await api(link, f"STREAM.INFO.{bucket_config(names, settings, LIVE)['name']}"))["config"]
+                assert bucket_problems(names, settings, LIVE, found) == []
+                nursery.cancel_scope.cancel()
+    finally:
+        await server.stop()
+
+
+async def test_a_bucket_that_cannot_be_made_again_yet_is_tried_again(autojump_clock: MockClock) -> None:
+    js, names = FakeJetStream(), Names("hg")
+    js.reads_fail = 200  # more than one attempt asks
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Objects(js, names, EngineSettings()).keep_live)
+        await trio.sleep(EngineSettings().append_patience_s - 1)
+        assert js.streams == {}
+        await trio.sleep(120)
+        assert list(js.streams) == [f"KV_{names.bucket(LIVE)}"]
+        js.streams.clear()
+        js.become(LinkState.DOWN)
+        await trio.sleep(120)
+        js.become(LinkState.UP)
+        await trio.sleep(1)
+        assert list(js.streams) == [f"KV_{names.bucket(LIVE)}"]
+        nursery.cancel_scope.cancel()
+    assert js.followers == []
