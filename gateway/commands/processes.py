@@ -1,6 +1,7 @@
 """`heliograph serve --processes N`: a parent that serves nobody, and N gateways as its children.
 
 The children share ports and data folder. The first is started alone: what keeps a gateway from starting is said once.
+After all of them have listened, one that cannot start is tried again and again, and the others go on.
 One that ends is started again, within the restart intensity; past it all of them stop. SIGTERM and Ctrl-C stop them,
 SIGHUP is for each of them, and SIGUSR2 replaces them one after the other, as an upgrade needs it. A parent that is
 killed takes them with it: each holds one end of a socket pair, and stops in order when the other end goes.
@@ -33,6 +34,8 @@ READY_S_MAX = 60.0  # for a child to listen; then it is killed, which counts as 
 _CANNOT_START = 2
 _LINE_BYTES_MAX = 4_096
 _LOOK_S = 0.02
+_PROGRAM = (sys.executable, "-m", "gateway.commands.cli")
+_FIX = "correct what it says on standard error; it is tried again by itself, the other gateways serve meanwhile"
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -67,16 +70,24 @@ class Processes:
     """Run it once."""
 
     def __init__(
-        self, settings: Settings, arguments: Sequence[str], say: Callable[[Ready], None] | None = None
+        self,
+        settings: Settings,
+        arguments: Sequence[str],
+        say: Callable[[Ready], None] | None = None,
+        *,
+        program: Sequence[str] = _PROGRAM,
+        intensity: RestartIntensity | None = None,
     ) -> None:
         """`arguments` are those of `serve`, as somebody gave them. `say` is called once, when all of them listen."""
         self._tell = self._say if say is None else say
         self._settings = settings
-        self._arguments = list(arguments)
-        self._intensity = RestartIntensity()
+        self._arguments = [*program, *arguments]
+        self._intensity = RestartIntensity() if intensity is None else intensity
         self._children: dict[int, _Child] = {}
         self._ready: dict[int, Ready] = {}  # what each has said first
-        self._is_stopping = False
+        self._has_told = False
+        self._is_replacing = False
+        self._spawning = trio.Lock()  # whoever has it knows all children
         self._failed: StoppedError | None = None
         self._stop = trio.Event()
         self._crashes_s: tuple[float, ...] = ()
@@ -129,24 +140,17 @@ class Processes:
                 await trio.sleep(_LOOK_S)
                 ready = self._ready.get(number)
         if ready is not None and not self._stop.is_set():
+            self._has_told = True
             self._tell(ready)
 
     # ---- children ---------------------------------------------------------------------------------------------------
 
     async def _start(self, number: int) -> Ready | None:
-        """Start one and wait until it listens; None when it ended first, or took too long."""
-        ours, theirs = socket.socketpair()
-        with theirs:
-            process = await trio.lowlevel.open_process(
-                [sys.executable, "-m", "gateway.commands.cli", *self._arguments, "--child", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,  # no Ctrl-C of a terminal reaches it: its parent tells it
-            )
-        child = self._children[number] = _Child(
-            number, process, trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        )
-        self._nursery.start_soon(self._watch, child)
+        """Start one and wait until it listens; None when it ended first, took too long, or none is to start."""
+        async with self._spawning:
+            if self._stop.is_set():
+                return None
+            child = await self._spawn(number)
         with trio.move_on_after(READY_S_MAX) as patience:
             ready = await _ready(child.ours)
         if patience.cancelled_caught:
@@ -156,15 +160,34 @@ class Processes:
             self._ready[number] = ready
         return ready
 
+    async def _spawn(self, number: int) -> _Child:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await trio.lowlevel.open_process(
+                [*self._arguments, "--child", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # no Ctrl-C of a terminal reaches it: its parent tells it
+            )
+        child = _Child(number, process, trio.SocketStream(trio.socket.from_stdlib_socket(ours)))
+        self._children[number] = child
+        self._nursery.start_soon(self._watch, child)
+        return child
+
     async def _watch(self, child: _Child) -> None:
         """Wait for its end, and start another in its place."""
         code = await child.process.wait()
         await child.ours.aclose()
-        del self._children[child.number]
-        if self._is_stopping or child.is_asked:
+        if self._children.get(child.number) is child:  # and not its successor
+            del self._children[child.number]
+        if self._stop.is_set() or child.is_asked:
             return
-        if code == _CANNOT_START:
+        if code == _CANNOT_START and not self._has_told:
             self._fail(StoppedError(_CANNOT_START))
+        elif code == _CANNOT_START:
+            pause_s = self._intensity.window_s / self._intensity.restarts_max  # no more often than crashes may be
+            log.error("gateway_process_cannot_start", number=child.number, again_s=pause_s, advice=_FIX)
+            await trio.sleep(pause_s)
         elif code != 0:
             log.error("gateway_process_ended", number=child.number, code=code)
             decision = decide(self._crashes_s, trio.current_time(), self._intensity)
@@ -174,17 +197,16 @@ class Processes:
                 )
                 return
             self._crashes_s = decision.crashes_s
-        if not self._is_stopping:
-            await self._start(child.number)
+        await self._start(child.number)
 
     def _fail(self, error: StoppedError) -> None:
         self._failed = self._failed or error
         self._stop.set()
 
     async def _end_all(self) -> None:
-        self._is_stopping = True
-        for child in self._children.values():
-            child.ask(signal.SIGTERM)
+        async with self._spawning:  # one that is being started is asked, too; none is started after it
+            for child in self._children.values():
+                child.ask(signal.SIGTERM)
         with trio.CancelScope(shield=True), trio.move_on_after(STOP_S_MAX):
             while self._children:  # noqa: ASYNC110  # each has its own watcher
                 await trio.sleep(_LOOK_S)
@@ -211,19 +233,34 @@ class Processes:
                         self._stop.set()
 
     async def _replace_all(self) -> None:
-        """One after the other: the next one only when the one before has a successor that listens."""
-        for number in sorted(self._children):
-            child = self._children.get(number)
-            if child is None or self._is_stopping:
-                continue
-            child.is_asked = True
-            child.ask(signal.SIGTERM)
-            with trio.move_on_after(STOP_S_MAX):
-                await child.process.wait()
-            child.ask(signal.SIGKILL)
+        """Only one at a time: two of them would start two successors for each."""
+        if self._is_replacing:
+            log.warning("gateway_replacement_ignored", advice="wait until the one under way is done")
+            return
+        self._is_replacing = True
+        try:
+            for number in sorted(self._children):
+                child = self._children.get(number)
+                if child is not None and not await self._replace(child):
+                    break
+        finally:
+            self._is_replacing = False
+
+    async def _replace(self, child: _Child) -> bool:
+        """Whether its successor listens; where it does not, those that are left stay as they are."""
+        if self._stop.is_set():
+            return False
+        child.is_asked = True
+        child.ask(signal.SIGTERM)
+        with trio.move_on_after(STOP_S_MAX):
             await child.process.wait()
-            if not self._is_stopping:
-                await self._start(number)
+        child.ask(signal.SIGKILL)
+        await child.process.wait()
+        if await self._start(child.number) is not None:
+            return True
+        if not self._stop.is_set():
+            log.error("gateway_replacement_stopped", number=child.number, advice="correct it, then send SIGUSR2 again")
+        return False
 
 
 async def _ready(ours: trio.SocketStream) -> Ready | None:
@@ -231,7 +268,7 @@ async def _ready(ours: trio.SocketStream) -> Ready | None:
     while b"\n" not in said and len(said) < _LINE_BYTES_MAX:
         try:
             more = await ours.receive_some()
-        except trio.BrokenResourceError:
+        except (trio.BrokenResourceError, trio.ClosedResourceError):  # its watcher closes it
             return None
         if not more:
             return None
