@@ -183,7 +183,7 @@ async def test_site_that_is_full_says_so(tmp_path: Path, capsys: Capsys, monkeyp
 async def test_uploads_over_the_rate_wait_as_long_as_the_service_says(
     tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with studio(tmp_path, capsys, monkeypatch, **{"echo.rest_burst": 5, "echo.rest_per_s": 200.0}) as one:
+    async with studio(tmp_path, capsys, monkeypatch, **{"echo.rest_burst": 5, "echo.rest_per_s": 20.0}) as one:
         put(one.pages, **{f"n{number}_dot_txt": str(number) for number in range(40)})
         waited: list[float] = []
 
