@@ -66,6 +66,8 @@ class GatewayRun:
     process: subprocess.Popen[bytes] | None = None
     harmed_s: list[tuple[float, float]] = field(default_factory=list)
     """When it was not itself; the end of the last one is open."""
+    killed_s: float | None = None
+    """When, where it has not answered since it was started again."""
 
     @property
     def device_url(self) -> str:
@@ -78,16 +80,23 @@ class GatewayRun:
             self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors, stdin=subprocess.DEVNULL)
 
     def kill(self) -> None:
+        self.killed_s = trio.current_time()
         if self.process is not None:
             self.process.kill()
             self.process.wait()
+
+    def answered(self, now_s: float) -> None:
+        """A gateway that was killed is away until its first answer: how long Python takes to start is the machine's."""
+        if self.killed_s is not None and self.process is not None and self.process.poll() is None:
+            self.harmed_s.insert(0, (self.killed_s, now_s))  # the last one may be open
+            self.killed_s = None
 
     def send(self, number: int) -> None:
         assert self.process is not None
         os.kill(self.process.pid, number)
 
     def was_harmed(self, from_s: float, to_s: float) -> bool:
-        return any(began < to_s and ended > from_s for began, ended in self.harmed_s)
+        return self.killed_s is not None or any(began < to_s and ended > from_s for began, ended in self.harmed_s)
 
 
 @dataclass

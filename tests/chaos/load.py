@@ -123,11 +123,12 @@ class Load:
         ended_s = trio.current_time()
         if status == 0:
             self.cut += 1
-            # A gateway that was killed is away until it listens again, which takes Python its time.
+            # What a gateway that was stopped left undone may still be on its way for a while after it goes on.
             if not gateway.was_harmed(began_s - 30.0, ended_s):
                 self.late.append(f"{message} at gateway {number}: no answer after {ended_s - began_s:.1f} s")
         else:
             self.answers[status] += 1
+            gateway.answered(ended_s)
         if status == 200:
             self.answered.append((node_id, message))
         return status
