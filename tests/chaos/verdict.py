@@ -32,16 +32,16 @@ async def verdict(field: Field, load: Load) -> dict[str, int]:
         if (node_id, message) not in runs:
             raise Violation(f"{message} was answered and never ran on {node_id}")
     for agent, limit in ((RICH, RICH_MICROS), (POOR, POOR_MICROS)):
-        used, reserved, commands = paid[agent]
-        if used + reserved > limit:
-            raise Violation(f"{agent} spent {used} and has {reserved} reserved, of {limit}")
-        if used + reserved < commands * PRICE_MICROS:
-            raise Violation(f"{agent} paid {used} with {reserved} reserved for {commands} commands")
+        used, commands = paid[agent]
+        if used > limit:
+            raise Violation(f"{agent} has spent or reserved {used} of {limit}")
+        if used < commands * PRICE_MICROS:
+            raise Violation(f"{agent} has spent or reserved {used} for {commands} commands")
     return ends
 
 
-async def _read(store: NatsStore, load: Load) -> dict[str, tuple[int, int, int]]:
-    """Copy the nodes' histories for the oracle; what each agent has spent, has reserved, and how often it called."""
+async def _read(store: NatsStore, load: Load) -> dict[str, tuple[int, int]]:
+    """Copy the nodes' histories for the oracle; what each agent has spent or reserved, and how often it called."""
     commands = {RICH: 0, POOR: 0}
     for stream in await store.names("node/", ""):
         assert node_of(stream) is not None
@@ -56,6 +56,5 @@ async def _read(store: NatsStore, load: Load) -> dict[str, tuple[int, int, int]]
     paid = {}
     for agent in (RICH, POOR):
         whose = Agent(TENANT, agent)
-        state = restored(whose, await store.load(whose.stream)).state
-        paid[agent] = state.used_micros, sum(held.micros for held in state.open.values()), commands[agent]
+        paid[agent] = restored(whose, await store.load(whose.stream)).state.used_micros, commands[agent]
     return paid
