@@ -1,4 +1,4 @@
-"""Every `heliograph` command of a block in README and the documentation is one: its name, its options, its arguments."""
+"""Each `heliograph` command of a block in README and the documentation is one: its name, its options, its arguments."""
 
 import re
 import shlex
