@@ -10,8 +10,8 @@ from schemas.closes import NodeClose
 from schemas.errors import Code
 from schemas.frames import Announce, Auth
 
-REFUSED_DIALS = 5
-HAMMERING_S = 0.3  # so many refused dials in less than this, and the node does not back off
+REFUSED_DIALS = 6
+HAMMERING_S = 1.0  # so many refused dials in less than this, and the node does not back off: who does has 1 in 4,000
 SUPERSEDED_S = 30.0
 NEW_TOKEN_S = 60.0  # for a node to find the new token
 REFUSALS = 3

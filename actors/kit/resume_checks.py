@@ -1,10 +1,14 @@
 """Resume (§7.3): what a node remembers over broken connections and, where the kit can kill it, over its own crashes."""
 
+from contextlib import suppress
+
+from msgspec import UNSET
+
 from actors.kit.check import check
 from actors.kit.facts import Session, said
 from actors.kit.gateway_rules import KitGateway
 from actors.kit.steps import Script
-from actors.kit.verdicts import Broken
+from actors.kit.verdicts import Broken, NotApplicable
 
 MANY = 520  # outcomes: more than one `resume` frame may carry
 WINDOW = 40  # commands sent before their acks are waited for
@@ -29,6 +33,12 @@ def _is_reported(session: Session, msg_id: str) -> None:
         raise Broken("ok: true in resume for a command that was acked so", "another outcome")
     if session.last_cmd is None or session.last_cmd < msg_id:
         raise Broken("a last_cmd at or above a command that was begun", "one below it")
+
+
+def _has_no_result(session: Session, msg_id: str) -> None:
+    """Of a process that was killed."""
+    if msg_id in session.outcomes and session.outcomes[msg_id].result is not UNSET:
+        raise Broken("no result after a crash: none is in a journal", "one")
 
 
 def _acked_at_most_once(gateway: KitGateway, msg_id: str) -> Script[None]:
@@ -176,6 +186,7 @@ def outcomes_survive_a_crash(gateway: KitGateway) -> Script[None]:
     if gateway.session.journal_id != journal_id:
         raise Broken("the same journal after a crash", "another journal_id")
     _is_reported(gateway.session, msg_id)
+    _has_no_result(gateway.session, msg_id)
 
 
 @check("7.3")
@@ -195,16 +206,30 @@ def accounts_for_a_crash(gateway: KitGateway) -> Script[None]:
     for _ in range(KILLS):
         yield from gateway.live()
         gateway.confirms = False
-        tool, arguments = gateway.any_call()
-        msg_id = yield from gateway.command(tool, arguments)
+        sent = yield from gateway.prepare(_under_way(gateway))
         yield from gateway.restart()
         yield from gateway.prepare(gateway.reopen())
         session = gateway.session
-        if msg_id in session.running:
+        if session.running:
             raise Broken("nothing running in a process that has just begun", "a command")
-        is_past = session.last_cmd is not None and msg_id <= session.last_cmd
-        if is_past and msg_id not in session.outcomes:
-            raise Broken("the outcome of a command at or below last_cmd, or interrupted: true", "no word of it")
+        for msg_id in sent:
+            is_past = session.last_cmd is not None and msg_id <= session.last_cmd
+            if is_past and msg_id not in session.outcomes:
+                raise Broken("the outcome of a command at or below last_cmd, or interrupted: true", "no word of it")
+            _has_no_result(session, msg_id)
+
+
+def _under_way(gateway: KitGateway) -> Script[list[str]]:
+    """Commands that are not acked: one that takes time, if the node has a tool that does, and that was begun: a later
+    one was acked, and they begin in order (I5). And one that was sent a moment ago."""
+    tool, arguments = gateway.any_call()
+    sent = []
+    with suppress(NotApplicable):
+        sent.append((yield from gateway.command(gateway.tool("system.metrics", "snapshot"), {})))
+        later = yield from gateway.command(tool, arguments)
+        yield from gateway.ack_of(later)
+    sent.append((yield from gateway.command(tool, arguments)))
+    return [msg_id for msg_id in sent if not gateway.acks[msg_id]]
 
 
 CHECKS = (

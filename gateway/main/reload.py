@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from ssl import SSLContext
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import structlog
 import trio
@@ -16,6 +16,9 @@ import trio
 from gateway.main.reload_rules import changes
 from gateway.main.settings import Settings, SettingsError
 from gateway.net.tls import server_context, text_of
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -41,9 +44,10 @@ class Reload:
         self._loaded = {section: _look(*self._files(section)) for section in tls}
 
     async def run(self, reread: Callable[[], Settings]) -> None:
-        """`reread` reads the settings as at the start. Once begun it is finished: every part is adopted at once."""
+        """`reread` reads the settings as at the start. Every part of them is adopted at once. Whoever is cancelled does
+        not wait for a file that never ends, such as one of a server that is gone."""
         try:
-            new = await trio.to_thread.run_sync(reread)
+            new = await _in_thread(reread)
         except SettingsError as error:
             log.error("settings_refused", message=str(error))
         else:
@@ -62,15 +66,15 @@ class Reload:
         certificate, key = self._files(section)
         if certificate is None:
             return
-        look = await trio.to_thread.run_sync(_look, certificate, key)
+        look = await _in_thread(_look, certificate, key)
         if look is not None and look == self._loaded[section]:
             return
         try:
-            context = await trio.to_thread.run_sync(server_context, section, certificate, key, listeners.alpn)
+            context = await _in_thread(server_context, section, certificate, key, listeners.alpn)
         except SettingsError as error:
             log.error("tls_certificate_refused", listener=section, message=str(error))
             return
-        after = await trio.to_thread.run_sync(_look, certificate, key)
+        after = await _in_thread(_look, certificate, key)
         if context is None or look is None or after != look:  # just being replaced: whoever does so asks again
             log.error("tls_certificate_refused", listener=section, message="the files change: try again")
             return
@@ -86,6 +90,10 @@ class Reload:
     def _files(self, section: str) -> tuple[str | None, str | None]:
         settings = getattr(self.settings, section)
         return settings.tls_certificate, settings.tls_key
+
+
+async def _in_thread(read: Callable[[*Ts], T], *arguments: *Ts) -> T:
+    return await trio.to_thread.run_sync(read, *arguments, abandon_on_cancel=True)
 
 
 def _look(certificate: str | None, key: str | None) -> tuple[bytes, bytes] | None:

@@ -47,7 +47,7 @@ class Changes:
 def changes(old: Settings, new: Settings) -> Changes:
     was, is_now = flat(old), flat(new)
     changed = sorted(name for name in was.keys() | is_now.keys() if was.get(name) != is_now.get(name))
-    live = tuple(name for name in changed if is_live(name) and _stays(was.get(name), is_now.get(name), name))
+    live = tuple(name for name in changed if is_live(name) and _stays(name, was, is_now))
     effective = _with(old, {name: is_now[name] for name in live})
     return Changes(live, tuple(name for name in changed if name not in live), effective)
 
@@ -56,9 +56,12 @@ def is_live(name: str) -> bool:
     return name in LIVE_NAMES or name.rpartition(".")[0] in LIVE_SECTIONS
 
 
-def _stays(was: object, is_now: object, name: str) -> bool:
-    """A listener that speaks TLS goes on to, and one that does not cannot begin to."""
-    return ".tls_" not in name or (was is not None and is_now is not None)
+def _stays(name: str, was: Mapping[str, Any], is_now: Mapping[str, Any]) -> bool:
+    """A listener that speaks TLS goes on to, and one that does not cannot begin to. Which of the two it is, its
+    certificate says: the key may lie in the certificate's file, and in one of its own from now on, or the reverse."""
+    section, _, last = name.rpartition(".")
+    certificate = f"{section}.tls_certificate"
+    return not last.startswith("tls_") or (was.get(certificate) is not None and is_now.get(certificate) is not None)
 
 
 def flat(settings: Any, place: str = "") -> dict[str, Any]:

@@ -4,6 +4,7 @@ Which settings there are is not decided here: a gateway has its own (`settings`)
 module needs nothing but what a node has installed.
 """
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -69,9 +70,11 @@ def read(
     _refuse_unknown(values, settings)
     _refuse_nul(values)
     try:
-        return msgspec.convert(values, settings)
+        read_as = msgspec.convert(values, settings)
     except msgspec.ValidationError as error:
         raise SettingsError(f"a setting is wrong: {error}") from error
+    _refuse_nan(values)
+    return read_as
 
 
 def _refuse_unknown(values: Mapping[str, Any], settings: type, place: str = "") -> None:
@@ -92,6 +95,15 @@ def _refuse_nul(values: Mapping[str, Any], place: str = "") -> None:
             _refuse_nul(value, f"{place}{name}.")
         elif isinstance(value, str) and "\0" in value:
             raise SettingsError(f"a setting is wrong: {place}{name} has a NUL character")
+
+
+def _refuse_nan(values: Mapping[str, Any], place: str = "") -> None:
+    """It is within every bound, and whoever waited for so many seconds would crash."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            _refuse_nan(value, f"{place}{name}.")
+        elif isinstance(value, float) and math.isnan(value):
+            raise SettingsError(f"a setting is wrong: {place}{name} is not a number")
 
 
 def _dotted(name: str, settings: type) -> str:

@@ -230,6 +230,21 @@ def test_units_run_commands_that_exist() -> None:
     assert "AF_NETLINK" in node["RestrictAddressFamilies"], "getifaddrs asks the kernel over it"
 
 
+def test_units_of_a_page_run_the_same_program_as_the_same_user() -> None:
+    """systemd looks for a bare name in the folders of the system alone."""
+    page = (ROOT / "docs" / "how-to" / "back-up-and-restore.md").read_text()
+    (text,) = [block for block in re.findall(r"```ini\n(.*?)```", page, re.DOTALL) if "ExecStart=" in block]
+    said = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+    gateway = _unit(ROOT / "deploy" / "systemd" / "heliograph.service")
+    program, *arguments = shlex.split(said["ExecStart"])
+    assert program == shlex.split(gateway["ExecStart"])[0]
+    assert said["User"] == gateway["User"]
+    assert said["Environment"] == f"HELIOGRAPH_DATA=/var/lib/{gateway['StateDirectory']}"
+    folder = _parsed(arguments).out
+    assert f"install -d -o {said['User']} -g {gateway['Group']} -m 0700 {folder}\n" in page
+    assert f"find {folder} " in said["ExecStartPost"]
+
+
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_unit_is_not_root_and_not_restarted_for_wrong_use(unit: Path) -> None:
     said = _unit(unit)

@@ -14,7 +14,7 @@ from nacl.signing import SigningKey
 
 from actors.device.device_rules import DeviceState
 from actors.device.identity import DeviceIdentity
-from actors.device.journal import AnyRecord
+from actors.device.journal import AnyRecord, Begun, Ended
 from actors.device.manifest_life import SignedManifest
 from actors.kit.steps import Dialled
 from schemas.canonical import digest
@@ -624,7 +624,7 @@ class Forgets(Remembering):
         raise NotImplementedError
 
     def goes_out(self, frame: Frame) -> None:
-        if isinstance(frame, Resume) and len(frame.outcomes) < 5:
+        if isinstance(frame, Resume) and len(frame.outcomes) < 15:
             kept = [outcome for outcome in frame.outcomes if not self.leaves_out(outcome.in_reply_to)]
             frame = changed(frame, outcomes=kept)
         super().goes_out(frame)
@@ -652,6 +652,53 @@ class ForgetsOutcomesInACrash(Forgets):
 class ForgetsWhatRanInACrash(Forgets):
     def leaves_out(self, msg_id: str) -> bool:
         return msg_id not in self.acked and self.is_restarted
+
+
+@found_by("accounts-for-a-crash")
+class WritesOnlyWhatHasEnded(PureNode):
+    """After a crash a command that was begun is one that was never heard of."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.in_memory: dict[str, Begun] = {}
+
+    def kill(self) -> None:
+        self.in_memory.clear()
+        super().kill()
+
+    def journal(self, records: tuple[AnyRecord, ...]) -> None:
+        self.in_memory |= {record.msg_id: record for record in records if isinstance(record, Begun)}
+        for record in records:
+            if isinstance(record, Ended) and record.msg_id in self.in_memory:
+                super().journal((self.in_memory.pop(record.msg_id), record))
+            elif not isinstance(record, Begun):
+                super().journal((record,))
+
+
+class InventsAResult(Remembering):
+    """Of a process that was killed."""
+
+    def invents(self, outcome: Outcome) -> bool:
+        raise NotImplementedError
+
+    def goes_out(self, frame: Frame) -> None:
+        if isinstance(frame, Resume) and self.is_restarted:
+            well: dict[str, Any] = {"ok": True, "interrupted": None, "begun": True, "result": {}}
+            outcomes = [changed(one, **well) if self.invents(one) else one for one in frame.outcomes]
+            frame = changed(frame, outcomes=outcomes)
+        super().goes_out(frame)
+
+
+@found_by("accounts-for-a-crash")
+class SaysThatWhatRanWentWell(InventsAResult):
+    def invents(self, outcome: Outcome) -> bool:
+        return bool(outcome.interrupted)
+
+
+@found_by("outcomes-survive-a-crash")
+class KeepsResultsInItsJournal(InventsAResult):
+    def invents(self, outcome: Outcome) -> bool:
+        return bool(outcome.ok)
 
 
 class RunsAgain(Remembering):
@@ -816,6 +863,12 @@ class GivesUpAfterARefusal(PureNode):
 class Hammers(PureNode):
     def refused(self) -> None:
         self.dial_in(0.01)
+
+
+@found_by("backs-off")
+class WaitsTheSameEachTime(PureNode):
+    def refused(self) -> None:
+        self.dial_in(0.15)
 
 
 @found_by("has-one-connection")

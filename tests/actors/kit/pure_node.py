@@ -44,7 +44,7 @@ from schemas.projection import project
 from schemas.renewal import request_of
 from schemas.ulids import Mint
 
-HANDLER_S = 0.002
+ECHO_S, SNAPSHOT_S = 0.002, 0.1
 LOOK_S, RETRY_S = 20.0, 30.0  # whether to renew
 BROKEN_OFF = 1006
 WALL_MS = 1_790_000_000_000  # the node's own clock when time is 0
@@ -281,8 +281,11 @@ class PureNode:
                     self.journal((Opened(log_id, journal_id),))
                     self.feed(JournalWritten(ticket))
                 case StartHandler(msg_id, tool, arguments):
-                    result = self.echo(arguments) if tool.endswith(".invoke") else self.snapshot(arguments)
-                    self.later(HANDLER_S, lambda m=msg_id, r=result: self.feed(HandlerReturned(m, r)))  # type: ignore[misc]
+                    is_echo = tool.endswith(".invoke")
+                    result = self.echo(arguments) if is_echo else self.snapshot(arguments)
+                    self.later(
+                        ECHO_S if is_echo else SNAPSHOT_S, lambda m=msg_id, r=result: self.feed(HandlerReturned(m, r))
+                    )  # type: ignore[misc]
                 case SampleFrame(msg_id):
                     self.feed(FrameSampled(msg_id, self.frame()))
 

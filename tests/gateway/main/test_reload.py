@@ -196,6 +196,40 @@ async def test_certificate_at_another_path_is_loaded(tmp_path: Path) -> None:
         assert (line["changed"], line["needs_restart"]) == (["http.tls_certificate", "http.tls_key"], [])
 
 
+async def test_key_moves_out_of_the_file_of_its_certificate_and_back(tmp_path: Path) -> None:
+    async with gateway_with_tls(tmp_path, **{"http.tls_key": None}) as (gateway, reread):
+        together = await seen(gateway.http)
+        new = new_certificate(tmp_path, "apart.pem")
+        pem = (tmp_path / "apart.pem").read_bytes()
+        key, certificate = tmp_path / "apart.key", tmp_path / "apart.crt"
+        begin = pem.index(b"-----BEGIN CERT")
+        key.write_bytes(pem[:begin])
+        certificate.write_bytes(pem[begin:])
+        http_apart = msgspec.structs.replace(reread().http, tls_certificate=str(certificate), tls_key=str(key))
+
+        def reread_apart() -> Settings:
+            return msgspec.structs.replace(reread(), http=http_apart)
+
+        for again, shown in ((reread_apart, new), (reread, together)):
+            with capture_logs() as lines:
+                await gateway.reload.run(again)
+            assert await seen(gateway.http) == shown
+            assert [line["event"] for line in lines] == ["settings_reloaded", "tls_certificate_loaded"]
+            assert (lines[0]["changed"], lines[0]["needs_restart"]) == (["http.tls_certificate", "http.tls_key"], [])
+
+
+async def test_file_of_settings_that_never_ends_does_not_keep_a_gateway_from_ending(tmp_path: Path) -> None:
+    never = tmp_path / "never.toml"
+    os.mkfifo(never)
+    flags = {**LISTEN, "data": str(tmp_path / "data")}
+    with trio.fail_after(PATIENCE_S), ExitStack() as stack:
+        async with running(load(None, {}, flags)) as gateway, trio.open_nursery() as nursery:
+            nursery.start_soon(gateway.reload.run, lambda: load(never, {}, {}))
+            writer = await trio.to_thread.run_sync(os.open, never, os.O_WRONLY)  # once it is open to be read
+            stack.callback(os.close, writer)
+            nursery.cancel_scope.cancel()
+
+
 async def test_live_limits_hold_from_now_on_and_others_are_named(tmp_path: Path) -> None:
     flags = {**LISTEN, "data": str(tmp_path / "data")}
     new = {

@@ -94,4 +94,11 @@ def test_certificate_may_lie_elsewhere_but_tls_neither_begins_nor_ends() -> None
     assert changed(TLS, moved) == (("devices.tls_certificate", "http.tls_certificate"), ())
     assert changed({}, TLS) == ((), tuple(sorted(TLS)))
     assert changed(TLS, {}) == ((), tuple(sorted(TLS)))
-    assert changed(TLS, {**TLS, "devices.tls_key": "b.key"}) == ((), ("devices.tls_key",))
+    assert changed(TLS, {"http.tls_key": "a.key"})[0] == ()
+
+
+def test_key_may_move_out_of_the_file_of_its_certificate_and_back() -> None:
+    split = {**TLS, "devices.tls_certificate": "c.pem", "devices.tls_key": "c.key"}
+    names = ("devices.tls_certificate", "devices.tls_key")
+    assert changed(TLS, split) == changed(split, TLS) == (names, ())
+    assert changes(load(None, {}, TLS), load(None, {}, split)).effective.devices.tls_key == "c.key"

@@ -74,6 +74,8 @@ def test_mistake_in_the_file_is_named(tmp_path: Path, content: str, hint: str) -
         ("[stream]\nstreams_max = " + "9" * 5_000, "thousands of digits"),
         ('data = "a\\u0000b"', "data has a NUL"),
         ('[http]\ntls_certificate = "a\\u0000b"', "http.tls_certificate has a NUL"),
+        ("[stream]\nping_s = nan", "stream.ping_s is not a number"),
+        ("[listener.sockets]\nclose_s_max = -nan", "listener.sockets.close_s_max is not a number"),
     ],
 )
 def test_file_made_to_upset_its_parser_is_a_mistake_like_others(tmp_path: Path, content: str, hint: str) -> None:
