@@ -75,8 +75,9 @@ def _wanted(arguments: argparse.Namespace) -> dict[str, str]:
         wanted["node"] = node_id_of(arguments, wanted["node"])
     try:
         read_query(wanted, now_ms())
-    except BadAuditQuery:
-        raise CommandError(f"--since and --until are times. {TIME_RULE}") from None
+    except BadAuditQuery as bad:
+        told = str(bad)
+        raise CommandError(f"--since and --until are times. {told}" if told == TIME_RULE else told) from None
     return wanted
 
 

@@ -81,6 +81,22 @@ def test_lines_that_were_printed_are_not_followed(tmp_path: Path) -> None:
     assert seconds(followed.more()) == [6]
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--tenant", "\udcff"], "UTF-8"),  # as Python reads bytes of the shell that are not
+        (["--reason", "x" * 300], "at most 256 characters"),
+        (["--since", "never"], "--since and --until are times"),
+    ],
+)
+def test_filter_that_none_can_have_is_wrong_use_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], asked: list[str], told: str
+) -> None:
+    Process(tmp_path, 0).write(1)
+    assert main(["audit", "--data", str(tmp_path), *asked]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_command_prints_the_newest_of_all_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = Process(tmp_path, 0), Process(tmp_path, 1)
     first.write(1, 4)
