@@ -4,21 +4,15 @@ as JSON lines, and followed as it grows."""
 import argparse
 import json
 import time
-from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
+from gateway.commands.audit_pages import FollowedParts, newest_first
 from gateway.commands.ledger import rounded
 from gateway.commands.node_names import node_id_of
 from gateway.commands.parsing import CommandError, Subparsers, printable, table
-from gateway.commands.reach import Operator, RefusedError, add_data, ask, checked_agent, data_path, now_ms
-from gateway.identity.tokens import OperatorScope
-from gateway.main.data_folder import DataFolder, is_held
-from gateway.observe.audit.audit_store import FOLDER, search
-from gateway.observe.audit.query_rules import LINES_MAX, TIME_RULE, BadAuditQuery, read_query
-from schemas.errors import Code
+from gateway.commands.reach import RefusedError, add_data, checked_agent, data_path, now_ms
+from gateway.observe.audit.query_rules import TIME_RULE, BadAuditQuery, read_query
 
 LOOK_S = 0.5  # between looks for more, with --follow
 LINES_DEFAULT = 100
@@ -48,8 +42,8 @@ def add(commands: Subparsers) -> None:
 def _audit(arguments: argparse.Namespace) -> int:
     """Exit codes: 0 printed, 1 nothing was found, 2 wrong use."""
     path, wanted = data_path(arguments), _wanted(arguments)
-    followed = Followed(path, wanted) if arguments.follow else None
-    newest = _Pages(path, wanted).lines()
+    followed = FollowedParts(path, wanted) if arguments.follow else None
+    newest = newest_first(path, wanted)
     lines = list(newest if arguments.lines == 0 else islice(newest, arguments.lines))
     lines.reverse()
     _print(lines, as_json=arguments.json)
@@ -61,7 +55,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         time.sleep(LOOK_S)
 
 
-def _news(followed: "Followed") -> list[dict[str, Any]]:
+def _news(followed: FollowedParts) -> list[dict[str, Any]]:
     """What was written since. A gateway that starts or stops meanwhile is asked again."""
     try:
         return followed.more()
@@ -81,77 +75,10 @@ def _wanted(arguments: argparse.Namespace) -> dict[str, str]:
         wanted["node"] = node_id_of(arguments, wanted["node"])
     try:
         read_query(wanted, now_ms())
-    except BadAuditQuery:
-        raise CommandError(f"--since and --until are times. {TIME_RULE}") from None
+    except BadAuditQuery as bad:
+        told = str(bad)
+        raise CommandError(f"--since and --until are times. {told}" if told == TIME_RULE else told) from None
     return wanted
-
-
-class _Pages:
-    """All lines of a search, asked for page by page: of the gateway that runs on a folder, or of the folder itself."""
-
-    def __init__(self, path: Path, wanted: dict[str, str], limit: int = LINES_MAX, *, holds: bool = True) -> None:
-        """Without `holds` a stopped gateway's folder is read as it is: whoever holds it keeps one from starting."""
-        self._path = path
-        self._holds = holds
-        self._wanted = {**wanted, "limit": str(limit)}
-        self._place_of = "after" if "after" in wanted else "before"
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        place: int | None = None
-        while True:
-            fields = self._wanted if place is None else {**self._wanted, self._place_of: str(place)}
-            page = self._page(fields)
-            yield from page["lines"]
-            place = page["next"]
-            if place is None:
-                return
-
-    def _page(self, fields: dict[str, str]) -> dict[str, Any]:
-        def here(_: DataFolder | None = None) -> dict[str, Any]:
-            found = search(self._path / FOLDER, read_query(fields, now_ms()))
-            return {"lines": [line.shown() for line in found.lines], "next": found.place}
-
-        def there(operator: Operator) -> dict[str, Any]:
-            try:
-                answer: dict[str, Any] = operator.get(f"/admin/audit?{urlencode(fields)}", "lines")
-            except RefusedError as error:
-                if error.envelope["code"] == Code.MANIFEST_NOT_FOUND:
-                    raise CommandError(
-                        "this gateway keeps no audit: it does with `enabled = true` in [audit]"
-                    ) from None
-                raise
-            return answer
-
-        if not self._holds and not is_held(self._path):
-            return here()
-        return ask(self._path, here, there, OperatorScope.FLEET_READ)
-
-
-class Followed:
-    """What is written from now on. Each line is searched once: where hardly any matches, a search from the last match
-    on would read all of the audit twice a second."""
-
-    def __init__(self, path: Path, wanted: dict[str, str]) -> None:
-        self._path = path
-        self._wanted = wanted
-        self.through = self._newest()  # the id up to which lines have been looked at
-
-    def pass_over(self, lines: list[dict[str, Any]]) -> None:
-        """They have been printed."""
-        self.through = max(self.through, *(line["id"] for line in lines), 0)
-
-    def more(self) -> list[dict[str, Any]]:
-        newest = self._newest()  # first: what comes during the search is for the next one
-        if newest <= self.through:
-            return []
-        lines = list(_Pages(self._path, {**self._wanted, "after": str(self.through)}, holds=False).lines())
-        self.through = newest
-        self.pass_over(lines)
-        return lines
-
-    def _newest(self) -> int:
-        last = next(_Pages(self._path, {}, 1, holds=False).lines(), None)
-        return 0 if last is None else int(last["id"])
 
 
 def _print(lines: list[dict[str, Any]], *, as_json: bool, head: bool = True) -> None:

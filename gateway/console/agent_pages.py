@@ -59,7 +59,8 @@ class AgentPages:
             return NoAnswer(Code.MANIFEST_INVALID, str(bad), "Leave it out, or give a time.")
         audit = self._audit
         if audit is None:
-            return {"agents": [], "total": 0, "others": None, "since_ms": since_ms, "counted_since_ms": None}
+            nobody = {"agents": [], "total": 0, "others": None, "since_ms": since_ms}
+            return {**nobody, "counted_since_ms": None, "is_kept": False}
         async with self._turn:
             look = partial(
                 self._count.look, last_number=audit.last_number, since_ms=since_ms, now_ms=self._now().wall_ms
@@ -75,6 +76,7 @@ class AgentPages:
             "others": others if sums.others.calls else None,
             "since_ms": sums.since_ms,
             "counted_since_ms": sums.counted_since_ms,
+            "is_kept": True,
         }
 
     async def _budget(self, tenant: str, sub: str) -> dict[str, Any] | None:

@@ -277,7 +277,6 @@ class MadeUpFleet:
         ]
         return {
             **node,
-            "now_ms": now_ms(),
             "agent": "heliograph-node/0.1.0",
             "enrolled_at_ms": self.began_ms - 900_000_000,
             "expires_at_ms": self.began_ms + 7_000_000,

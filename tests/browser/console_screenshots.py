@@ -8,7 +8,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ KINDS = ("pump", "valve", "boiler", "gate", "meter", "fan")
 SITES = ("lab", "roof", "yard", "hall-2")
 FLEET, NODE, AGENTS = (1280, 720), (1280, 900), (1280, 760)
 LISTEN_S = 40  # until the charts of a node have something to show
-FOLLOW_S = 14  # of the small lines of the fleet, while more listen and then fewer
+WAVES, WAVE_S = 12, 5  # of the small lines of the fleet: some listen for so long, then others
+FOLLOWED_S_MAX = 20  # until a changed policy is in force
 TENANT = "demo"
 POLICY = """
 [[agents]]
@@ -78,7 +79,7 @@ class Fleet:
                     self.demo.http("/mcp/tools/call", {"tool": tool, "arguments": arguments}, token)
 
     @contextmanager
-    def listening(self, streams: range) -> Iterator[None]:
+    def listening(self, streams: Sequence[int]) -> Iterator[None]:
         """Telemetry streams on some of the nodes, by their numbers."""
         address = urlsplit(self.demo.ready["http"])
         opened = []
@@ -109,10 +110,14 @@ def _drain(answer: http.client.HTTPResponse) -> None:
         return  # closed meanwhile
 
 
-def narrow_policy(demo: Demo, sub: str) -> None:
-    """The first entry that matches an agent is its own; the gateway follows the file."""
+def narrow_policy(demo: Demo, agent: tuple[str, str]) -> None:
+    """The first entry that matches an agent is its own; the gateway follows the file a moment later."""
+    sub, token = agent
     file = demo.data / "demo-policy.toml"
     file.write_text(POLICY.format(narrow=sub).lstrip() + file.read_text())
+    deadline = time.monotonic() + FOLLOWED_S_MAX
+    while demo.http("/mcp/tools/call", {"tool": demo.echo, "arguments": {"message": "hello"}}, token)[0] == 200:
+        assert time.monotonic() < deadline, "the gateway does not follow its policy"
 
 
 def show_console(folder: Path, browser: Browser, take: Any) -> None:
@@ -122,7 +127,7 @@ def show_console(folder: Path, browser: Browser, take: Any) -> None:
     try:
         fleet = Fleet(demo)
         fleet.furnish()
-        narrow_policy(demo, fleet.agents[-1][0])
+        narrow_policy(demo, fleet.agents[-1])
         with fleet.listening(range(0, 22, 2)):
             browser.open(demo.ready["console"])
             browser.one("#link[data-state=live]")
@@ -142,9 +147,9 @@ def show_console(folder: Path, browser: Browser, take: Any) -> None:
             shoot_both(browser, "console-agents", AGENTS, take)
             browser.click("#pages [data-page=fleet]")
             browser.one(".nodes tbody tr")
-            with fleet.listening(range(1, NODES)):
-                time.sleep(FOLLOW_S)
-            time.sleep(FOLLOW_S)
+            for _ in range(WAVES):
+                with fleet.listening(fleet.random.choices(range(NODES), k=2 * NODES)):
+                    time.sleep(WAVE_S)
             shoot_both(browser, "console-fleet", FLEET, take)
             take(browser, "console-phone", PHONE)
     finally:

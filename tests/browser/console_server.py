@@ -52,6 +52,7 @@ class FakeConsole:
         self.is_down = False  # connections are closed without an answer
         self.feeds_refused = False  # 429
         self.has_frames = True
+        self.keeps_audit = True
         self.cuts_exports = False  # the connection ends before they do
         self.refuses_tries = False  # for want of a budget
         self.forbids_acts = False  # as after scopes were taken away
@@ -194,7 +195,8 @@ class FakeConsole:
                     "total": len(fleet.agents),
                     "others": None,
                     "since_ms": 1,
-                    "counted_since_ms": 1,
+                    "counted_since_ms": None,
+                    "is_kept": self.keeps_audit,
                 }
             case "agent":
                 return fleet.agent(body["sub"])

@@ -122,6 +122,13 @@ def test_streams_spaces_upstreams_and_an_engine_are_shown(pages: ConsolePages, a
     assert (process, here, nodes, lag, link) == ("gw-1", "yes", "30", "4", "–")
     assert "2026" in started
     anna.shows("#main", "Janitor")
+    pages.menu("log")
+    anna.one("tr.line")
+    assert "process" not in anna.text("#main .note")
+    pages.console.engine = {**pages.console.engine, "processes_total": 4}
+    for page in ("log", "agents"):
+        pages.go(page)
+        anna.shows("#main .note", "of one process of 4")
 
 
 def test_log_is_filtered_followed_and_exported(pages: ConsolePages, anna: Browser) -> None:

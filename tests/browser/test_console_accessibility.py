@@ -29,6 +29,21 @@ def assert_accessible(browser: Browser, where: str) -> None:
     browser.scheme("light")
 
 
+def test_page_that_some_cannot_use_has_findings(console: FakeConsole, anna: Browser) -> None:
+    """Who would notice otherwise that nothing is looked for any more?"""
+    ConsolePages(anna, console).menu("policy")
+    anna.one(".file li")
+    anna.js("""
+        document.querySelector("#main .explain button").textContent = "";
+        document.documentElement.removeAttribute("lang");
+        document.querySelector("#main h1").style.color = "#999";
+        document.querySelector("#main h1").style.background = "#aaa";
+    """)
+    rules = {rule for _, rule, _ in findings(anna)}
+    anna.js("document.documentElement.lang = 'en'")
+    assert rules >= {"button-name", "html-has-lang", "color-contrast"}
+
+
 def test_sign_in_page_is_accessible(console: FakeConsole, anna: Browser) -> None:
     anna.open(f"{console.url}/console")
     anna.one("#entrance:not([hidden])")

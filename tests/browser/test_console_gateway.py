@@ -57,6 +57,9 @@ def test_link_of_the_demo_opens_a_live_fleet_in_which_a_tool_is_tried_and_a_node
     anna.fill("dialog input", "pump-one")
     anna.click("dialog [type=submit]")
     anna.shows("#main h1", "pump-one")
+    anna.click("#pages [data-page=agents]")
+    anna.shows("tbody tr", "agent_")
+    assert "audit" not in anna.text(".page-agents"), "it is said that there is none"
     anna.click("#pages [data-page=log]")
     anna.click(".toggle")
     anna.shows(".page-log tr.line", "node_rename")

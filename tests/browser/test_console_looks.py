@@ -43,6 +43,25 @@ def test_form_and_dialog_are_not_wider_than_a_phone(console: FakeConsole, anna: 
     assert_fits(anna)
 
 
+BROKEN = """
+    const lines = (one) => new Set([...one.getClientRects()].map(({top}) => Math.round(top / 8))).size;
+    return [...document.querySelectorAll("#main td a bdi, #main th bdi, #main .badge, #link button")]
+        .filter((one) => one.textContent.length <= 10 && one.checkVisibility() && lines(one) > 1)
+        .map((one) => one.textContent);
+"""
+
+
+@pytest.mark.parametrize("width", [390, 800, 1280])
+def test_no_short_name_is_broken_into_two_lines(console: FakeConsole, anna: Browser, width: int) -> None:
+    for at, node in enumerate(console.fleet.nodes):
+        node["name"] = f"valve-{at}"
+    for line in console.fleet.lines:
+        line["node_name"] = "valve-1" if line.get("node_id") else None
+    anna.size(width, 900)
+    for page in every_page(ConsolePages(anna, console)):
+        assert anna.js(BROKEN) == [], page
+
+
 def test_text_of_every_page_can_be_read_in_the_light_and_in_the_dark(console: FakeConsole, anna: Browser) -> None:
     for _ in every_page(ConsolePages(anna, console)):
         for scheme in ("dark", "light"):

@@ -156,6 +156,44 @@ def test_place_of_a_problem_is_a_json_pointer(rules: Rules) -> None:
     assert [one["path"] for one in found] == ["/a~1b/0/~0"]
 
 
+BUSHY = (
+    {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},
+    {"oneOf": [{"$ref": "#"}, {"$ref": "#"}]},
+    {"not": {"anyOf": [{"not": {"$ref": "#"}}, {"not": {"$ref": "#"}}]}},
+    {"properties": {"a": {"allOf": [{"$ref": "#"}, {"$ref": "#"}, {"$ref": "#"}]}}},
+)
+
+
+@pytest.mark.parametrize("schema", BUSHY, ids=[json.dumps(schema)[:40] for schema in BUSHY])
+def test_schema_that_refers_to_itself_many_times_ends(rules: Rules, schema: Any) -> None:
+    value: Any = 1
+    for _ in range(100):
+        value = {"a": value}
+    assert isinstance(rules.call("schema-check", "m.problemsOf(args[0], args[1])", value, schema), list)
+
+
+ODD: tuple[Any, ...] = (
+    None, 5, [], "object", {"type": 7}, {"type": "object", "required": 5}, {"type": "object", "properties": 5},
+    {"type": "object", "properties": None}, {"type": "object", "properties": {"a": None}}, {"enum": 5}, {"$ref": 5},
+    {"$ref": "#/%"}, {"type": "array", "items": 5}, {"anyOf": 5}, {"oneOf": [None, None]}, {"allOf": {"0": 1}},
+    {"type": "string", "pattern": 5, "maxLength": "x"}, {"type": "object", "properties": {"__proto__": {}}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("schema", ODD, ids=[json.dumps(schema)[:50] for schema in ODD])
+def test_what_is_no_schema_has_a_field_and_leaves_values_to_the_gateway(rules: Rules, schema: Any) -> None:
+    assert rules.call("schema-rules", "m.fieldOf(args[0]).kind", schema)
+    for value in ({}, {"a": [1]}, ["x"], "x"):
+        assert isinstance(rules.call("schema-check", "m.problemsOf(args[0], args[1])", value, schema), list)
+
+
+def test_form_has_so_many_fields_however_they_refer_to_each_other(rules: Rules) -> None:
+    inner = {"type": "object", "properties": {f"f{number}": {"$ref": "#/$defs/inner"} for number in range(40)}}
+    count = "(function count(f) { return 1 + (f.fields ?? []).reduce((sum, {field}) => sum + count(field), 0) })"
+    fields = rules.call("schema-rules", f"{count}(m.fieldOf(args[0]))", {**inner, "$defs": {"inner": inner}})
+    assert 40 < fields <= 301
+
+
 def test_value_as_deep_as_a_body_may_be_is_looked_at_without_harm(rules: Rules) -> None:
     body = """(() => {
         let value = 1;

@@ -29,7 +29,7 @@ export async function open(place, { argument: sub, signal, title }) {
     isStepped: true,
   });
   const money = make("div", { className: "stack" }), refused = make("div"), tools = make("div");
-  const lines = auditTable({ caption: "Its last calls" });
+  const lines = auditTable({ caption: "Its last calls", without: "Who" });
   const last = make("div", {}, lines.element);
   const noSpend = note("It has spent nothing yet.");
   place.append(

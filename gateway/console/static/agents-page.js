@@ -5,14 +5,17 @@ import { since } from "./clock.js";
 import { make } from "./dom.js";
 import { countOf, countText, dateText, sumText } from "./formats.js";
 import {
-  agentLink, badge, bars, card, goTo, meter, note, pageHead, pathOf, replaceIfOther, said, tile, toolName, write,
+  agentLink, badge, bars, card, emptyNote, goTo, meter, note, pageHead, pathOf, replaceIfOther, said, tile, toolName,
+  write,
 } from "./parts.js";
+import { processNote } from "./process-note.js";
 import { DataTable } from "./table.js";
 import { repeat } from "./waiting.js";
 
 const LOOK_MS = 15_000;
 const SPANS = [["1h", "the last hour"], ["24h", "the last day"], ["7d", "the last week"], ["30d", "the last month"]];
 const TOP = 8;
+const NOT_KEPT = "Agents are counted from the audit, and this gateway keeps none: [audit] enabled is off.";
 
 export async function open(place, { query, signal }) {
   const wanted = SPANS.some(([span]) => span === query.get("since")) ? query.get("since") : "24h";
@@ -22,15 +25,17 @@ export async function open(place, { query, signal }) {
   const sums = make("div", { className: "tiles" });
   const overview = make("div", { className: "columns-3" });
   const table = new DataTable({ caption: "Agents", columns: COLUMNS, idOf: (row) => `${row.tenant} ${row.sub}` });
-  const empty = note("No agent has called in this time.");
+  const empty = emptyNote();
   const others = note();
-  place.append(pageHead("Agents", span), sums, overview, table.element, empty, others);
+  const head = pageHead("Agents", span);
+  place.append(head, sums, overview, table.element, empty, others, processNote("Calls and sums", signal));
   [table.element.hidden, empty.hidden] = [true, true];
   await repeat(async () => {
     const answer = await ask("agents", { since: wanted }, signal);
     const { agents } = answer;
     table.set(agents);
     [table.element.hidden, empty.hidden] = [agents.length === 0, agents.length > 0];
+    write(empty, answer.is_kept ? "No agent has called in this time." : NOT_KEPT);
     showSums(sums, agents);
     showOverview(overview, agents);
     write(others, leftOut(answer, agents.length));
@@ -76,8 +81,7 @@ function leftOut({ total, others, since_ms: sinceMs, counted_since_ms: countedMs
     const spent = sumText(others.spent_micros);
     said.push(`${countText(total - shown)} more agents made ${countOf(others.calls, "call")} and spent ${spent}.`);
   }
-  if (countedMs === null) said.push("This gateway keeps no audit, from which agents are counted.");
-  else if (countedMs > sinceMs) said.push(`Counted back to ${dateText(countedMs)} so far; the rest follows.`);
+  if (countedMs !== null && countedMs > sinceMs) said.push(`Counted back to ${dateText(countedMs)} so far; the rest follows.`);
   return said.join(" ");
 }
 
@@ -100,7 +104,7 @@ const COLUMNS = [
   },
   {
     title: "Rate",
-    className: "middle",
+    className: "rates middle",
     value: (row) => JSON.stringify(row.budget?.rates ?? null),
     draw: (row) => rateMeter(row.budget),
   },

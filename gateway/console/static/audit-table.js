@@ -3,7 +3,7 @@
 import { since } from "./clock.js";
 import { make } from "./dom.js";
 import { moneyText, shortId, spanText } from "./formats.js";
-import { agentLink, badge, code, facts, nodeLink, said, toolName, valueOf } from "./parts.js";
+import { agentLink, badge, code, emptyNote, facts, nodeLink, said, toolName, valueOf } from "./parts.js";
 
 const WORDS = {
   tool_call: "call",
@@ -15,17 +15,17 @@ const WORDS = {
 };
 const CLASSES = {
   When: "when",
-  Event: "middle",
+  Event: "wide",
   Who: "middle",
-  Node: "middle",
+  Node: "named middle",
   Cost: "number middle",
-  Took: "number middle",
+  Took: "number wide",
 };
 const COLUMNS = ["When", "Event", "Who", "What", "Node", "Decision", "Cost", "Took"];
 
-/** `show` and `append` take lines newest first; `add` puts newer ones on top and lets the oldest go. */
-export function auditTable({ caption, hasNode = true }) {
-  const titles = hasNode ? COLUMNS : COLUMNS.filter((title) => title !== "Node");
+/** `without` is a column that would say the same in every line. `show` and `append` take lines newest first; `add` puts newer ones on top and lets the oldest go. */
+export function auditTable({ caption, without = "" }) {
+  const titles = COLUMNS.filter((title) => title !== without);
   const body = make("tbody");
   const head = make("tr", {}, ...titles.map((title) => make("th", { scope: "col", className: classOf(title) }, title)));
   const table = make(
@@ -36,7 +36,7 @@ export function auditTable({ caption, hasNode = true }) {
     body,
   );
   const element = make("div", { className: "scroll", tabIndex: 0, role: "region", ariaLabel: caption }, table);
-  const empty = make("p", { className: "note" }, "No lines.");
+  const empty = emptyNote("No lines.");
   const whole = make("div", {}, element, empty);
   const ids = new Set();
 

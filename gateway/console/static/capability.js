@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 import { countText, shortNumber } from "./formats.js";
-import { badge, code, meter, note } from "./parts.js";
+import { badge, code, meter, note, toolPath } from "./parts.js";
 import { TryTool } from "./try-tool.js";
 
 /** `show(capability, state)` as often as it is known anew; what is typed into its forms stays. */
@@ -73,6 +73,6 @@ function toolItem(nodeId, tool, safetyClass, signal) {
   };
   const last = isStream ? make("span", { className: "note" }, "see the charts") : toggle;
   const safety = tool.safety_class === safetyClass ? "" : badge(tool.safety_class);
-  const head = make("div", { className: "tool" }, make("strong", {}, tool.verb), safety, code(tool.name), last);
+  const head = make("div", { className: "tool" }, make("strong", {}, tool.verb), safety, toolPath(tool.name), last);
   return { element: make("li", { dataset: { tool: tool.name } }, head, panel), show: (state) => form?.show(state) };
 }

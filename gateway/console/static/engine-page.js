@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { make } from "./dom.js";
 import { dateText } from "./formats.js";
-import { card, code, facts, note, pageHead } from "./parts.js";
+import { badge, card, code, emptyNote, facts, note, pageHead, said } from "./parts.js";
 import { repeat } from "./waiting.js";
 
 const LOOK_MS = 5_000;
@@ -13,7 +13,7 @@ export async function open(place, { signal }) {
   place.append(pageHead("Engine"), body);
   await repeat(async () => {
     const { engine } = await ask("engine", {}, signal);
-    const next = engine === null ? [note("This gateway is one process: there is no engine.")] : parts(engine);
+    const next = engine === null ? [emptyNote("This gateway is one process: there is no engine.")] : parts(engine);
     const drawn = make("div", {}, ...next);
     if (body.textContent !== drawn.textContent) body.replaceChildren(...drawn.childNodes);
   }, LOOK_MS, signal);
@@ -33,7 +33,7 @@ function tableOf(name, rows) {
   const objects = rows.map((row) => (typeof row === "object" && row !== null ? row : { value: row }));
   if (objects.length === 0) return note("None.");
   const columns = [...new Set(objects.flatMap(Object.keys))];
-  const head = make("tr", {}, ...columns.map((column) => make("th", { scope: "col" }, wordsOf(column))));
+  const head = make("tr", {}, ...columns.map((column) => make("th", { scope: "col", className: classOf(objects, column) }, wordsOf(column))));
   const lines = objects.map(
     (row) => make(
       "tr",
@@ -41,8 +41,10 @@ function tableOf(name, rows) {
       ...columns.map(
         (column) => make(
           "td",
-          { className: typeof row[column] === "number" ? "number" : "" },
-          make("bdi", {}, textOf(row[column], column)),
+          { className: classOf(objects, column) },
+          WORDS.has(column) && typeof row[column] === "string"
+            ? badge(row[column])
+            : said(textOf(row[column], column)),
         ),
       ),
     ),
@@ -59,6 +61,13 @@ function tableOf(name, rows) {
     { className: "scroll", tabIndex: 0, role: "region", ariaLabel: `Table of ${wordsOf(name)}` },
     table,
   );
+}
+
+const WORDS = new Set(["standing", "link"]); // how a process is
+
+function classOf(rows, column) {
+  if (column.endsWith("_at_ms")) return "when";
+  return rows.some((row) => typeof row[column] === "number") ? "number" : "unbroken";
 }
 
 const wordsOf = (name) => {

@@ -9,10 +9,20 @@ import { FleetCounts } from "./fleet-counts.js";
 import { FleetFilters } from "./fleet-filters.js";
 import { addressOf, bodyOf, isFiltered, SIZES, sortedBy, wantedOf } from "./fleet-query.js";
 import { countOf } from "./formats.js";
-import { note, pageHead } from "./parts.js";
+import { code, emptyNote, pageHead, replaceIfOther } from "./parts.js";
 import { speak } from "./spoken.js";
 import { DataTable, Pager } from "./table.js";
 import { persist } from "./waiting.js";
+
+/** Why there are no rows, and what to do about it. */
+const NOTHING = {
+  get filtered() {
+    return ["No node matches. ", make("a", { href: "/console/fleet" }, "Show all nodes")];
+  },
+  get nobody() {
+    return ["No node is enrolled yet. On the machine of the gateway: ", code("heliograph node enroll")];
+  },
+};
 
 export async function open(place, { query, signal }) {
   await new FleetPage(place, wantedOf(query), signal).run();
@@ -29,7 +39,8 @@ class FleetPage {
   #filters;
   #table;
   #pager;
-  #empty = note();
+  #empty = emptyNote();
+  #below;
 
   constructor(place, wanted, signal) {
     [this.#wanted, this.#signal] = [wanted, signal];
@@ -42,7 +53,8 @@ class FleetPage {
       className: "nodes",
     });
     this.#pager = new Pager((offset) => this.#change({ offset }));
-    const parts = [...this.#counts.elements, this.#filters.element, this.#table.element, this.#empty, this.#foot()];
+    this.#below = this.#foot();
+    const parts = [...this.#counts.elements, this.#filters.element, this.#table.element, this.#empty, this.#below];
     place.append(pageHead("Fleet"), ...parts);
   }
 
@@ -96,8 +108,10 @@ class FleetPage {
     this.#table.set(rows);
     this.#table.element.hidden = rows.length === 0;
     this.#pager.show({ offset, shown: rows.length, total, limit });
-    const nothing = isFiltered(this.#wanted) ? "No node matches." : "No node is enrolled: heliograph node enroll.";
-    this.#empty.textContent = rows.length > 0 ? "" : nothing;
+    this.#below.hidden = total === 0;
+    const why = rows.length > 0 ? "" : isFiltered(this.#wanted) ? "filtered" : "nobody";
+    this.#empty.hidden = why === "";
+    replaceIfOther(this.#empty, why, () => NOTHING[why] ?? []);
     return total;
   }
 

@@ -6,6 +6,7 @@ import { attempt, make, notify } from "./dom.js";
 import { follow } from "./feed.js";
 import { bytesText, countText } from "./formats.js";
 import { goTo, note, pageHead, pathOf } from "./parts.js";
+import { processNote } from "./process-note.js";
 import { persist } from "./waiting.js";
 
 const PAGE_LINES = 100;
@@ -57,6 +58,7 @@ class LogPage {
     place.append(
       pageHead("Log", make("div", { className: "actions" }, followed, exported)),
       this.#filters(),
+      processNote("Lines", signal),
       this.#table.element,
       make("p", { className: "row" }, this.#older, this.#status),
     );

@@ -94,7 +94,7 @@ class NodePage {
       }),
       someStreams: note(),
       certificates: make("ul", { className: "plain-list" }),
-      lines: auditTable({ caption: "What happened last", hasNode: false }),
+      lines: auditTable({ caption: "What happened last", without: "Node" }),
     };
     this.#parts = parts;
     const all = make("a", { href: pathOf("log", { node: this.#nodeId }) }, "All of it in the log");

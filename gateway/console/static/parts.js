@@ -25,6 +25,9 @@ export const said = (text) => make("bdi", {}, text);
 export const code = (text) => make("code", { dir: "auto" }, text);
 export const note = (...children) => make("p", { className: "note" }, ...children);
 
+/** In the place of a table that has no rows: why, and what to do about it. */
+export const emptyNote = (...children) => make("p", { className: "note empty" }, ...children);
+
 /** Any value, as it is in JSON; text without quotes. */
 export const valueOf = (value) => code(typeof value === "string" ? value : JSON.stringify(value));
 
@@ -74,6 +77,9 @@ export const agentLink = (sub) => make(
   { href: agentPath(sub), title: sub },
   make("code", { className: "short" }, shortId(sub)),
 );
+
+/** The whole name of a tool; a line ends behind one of its dots. */
+export const toolPath = (tool) => make("code", {}, ...tool.split(/(?<=\.)/).flatMap((part) => [part, make("wbr")]));
 
 /** A tool's name without the middle of its node's id. */
 export const toolName = (tool) => make("code", { className: "short", title: tool }, shortTool(tool));

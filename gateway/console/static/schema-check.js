@@ -8,15 +8,16 @@ import { resolved } from "./schema-rules.js";
 
 const DEPTH_MAX = 64; // a value, or a reference, that goes deeper is left to the gateway
 const PROBLEMS_MAX = 20;
+const STEPS_MAX = 50_000; // alternatives may refer to each other: what is not looked at by then is left to the gateway
 
 export function problemsOf(value, schema) {
   const problems = [];
-  look(value, schema, {
-    root: schema,
-    path: "",
-    depth: 0,
-    tell: (path, words) => problems.length < PROBLEMS_MAX && problems.push({ path, words }),
-  });
+  const tell = (path, words) => problems.length < PROBLEMS_MAX && problems.push({ path, words });
+  try {
+    look(value, schema, { root: schema, path: "", depth: 0, left: { steps: STEPS_MAX }, tell });
+  } catch {
+    return problems; // it is not a schema that is understood, such as `required: 5`: the gateway knows
+  }
   return problems;
 }
 
@@ -27,7 +28,8 @@ const fits = (value, schema, at) => {
 };
 
 function look(value, schema, at) {
-  if (schema === true || at.depth > DEPTH_MAX) return;
+  if (schema === true || at.depth > DEPTH_MAX || at.left.steps <= 0) return;
+  at.left.steps -= 1;
   if (schema === false) {
     at.tell(at.path, "is not allowed here");
     return;

@@ -192,7 +192,9 @@ function list(field, at) {
     items.lastChild.querySelector("input, select, textarea")?.focus();
   };
   places.set(path, { path, input: add, problem });
-  for (let count = 0; isRequired && count < Math.min(field.countMin, ITEMS_DRAWN_MAX); count += 1) append(undefined);
+  const isNested = field.item.kind === "list" || field.item.kind === "object"; // whose own items are drawn too
+  const drawnMax = isNested ? 1 : ITEMS_DRAWN_MAX;
+  for (let count = 0; isRequired && count < Math.min(field.countMin, drawnMax); count += 1) append(undefined);
   return {
     element: make("fieldset", { className: "list-field" }, legendOf(at), ...described(field), items, add, problem),
     read(tell) {

@@ -7,6 +7,7 @@
 
 export const DEPTH_MAX = 5; // of objects in objects; what lies deeper is written as JSON
 export const FIELDS_MAX = 60; // of one object; one with more is written as JSON
+export const FORM_FIELDS_MAX = 300; // of all objects together; what is beyond is written as JSON
 export const OPTIONS_MAX = 200; // to choose from; more are written as text
 const REFERENCES_MAX = 16; // one after another
 
@@ -25,19 +26,28 @@ const UNDRAWN = [
  *     list      item, countMin, countMax                     fixed   value
  *     json      schema, why
  */
-export function fieldOf(schema, root = schema, depth = 0) {
-  const told = resolved(schema, root);
-  if (told === null) return asJson(schema, "it refers to what is not in it");
-  return drawn(told.schema, root, depth + (told.isReference ? 1 : 0));
+export function fieldOf(schema) {
+  try {
+    return fieldAt(schema, { root: schema, room: { fields: FORM_FIELDS_MAX } }, 0);
+  } catch {
+    return asJson(schema, "it is not a schema that is understood"); // such as `required: 5`
+  }
 }
 
-function drawn(schema, root, depth) {
+/** `form`: the whole schema, and for how many more fields there is room. */
+function fieldAt(schema, form, depth) {
+  const told = resolved(schema, form.root);
+  if (told === null) return asJson(schema, "it refers to what is not in it");
+  return drawn(told.schema, form, depth + (told.isReference ? 1 : 0));
+}
+
+function drawn(schema, form, depth) {
   if (schema === true || typeof schema !== "object" || schema === null) return asJson(schema, "it takes anything");
   if (depth > DEPTH_MAX) return asJson(schema, "it is too deep");
   const undrawn = UNDRAWN.find((keyword) => keyword in schema);
   if (undrawn !== undefined) return asJson(schema, `it has ${undrawn}`);
   const choices = schema.anyOf ?? schema.oneOf;
-  if (choices !== undefined) return alternatives(schema, choices, root, depth);
+  if (choices !== undefined) return alternatives(schema, choices, form, depth);
   const types = [schema.type ?? inferredType(schema)].flat();
   const isNullable = types.includes("null");
   const [type, ...more] = types.filter((one) => one !== "null");
@@ -57,9 +67,9 @@ function drawn(schema, root, depth) {
   }
   switch (type) {
     case "object":
-      return objectOf(schema, root, depth, common);
+      return objectOf(schema, form, depth, common);
     case "array":
-      return listOf(schema, root, depth, common);
+      return listOf(schema, form, depth, common);
     case "string":
       return { ...common, kind: "text", charsMax: schema.maxLength ?? null, isLong: (schema.maxLength ?? 0) > 200 };
     case "integer":
@@ -73,11 +83,11 @@ function drawn(schema, root, depth) {
 }
 
 /** Something or null, in the words of some generators, can be drawn; other alternatives cannot. */
-function alternatives(schema, choices, root, depth) {
+function alternatives(schema, choices, form, depth) {
   if (Array.isArray(choices)) {
     const rest = choices.filter((one) => one?.type !== "null");
     if (rest.length === 1 && choices.length === 2) {
-      const field = fieldOf(rest[0], root, depth);
+      const field = fieldAt(rest[0], form, depth);
       if (field.kind === "json") return asJson(schema, field.why);
       return {
         ...field,
@@ -91,9 +101,11 @@ function alternatives(schema, choices, root, depth) {
   return asJson(schema, "it has alternatives");
 }
 
-function objectOf(schema, root, depth, common) {
+function objectOf(schema, form, depth, common) {
   const names = Object.keys(schema.properties ?? {});
   if (names.length > FIELDS_MAX) return asJson(schema, "it has too many fields");
+  if (names.length > form.room.fields) return asJson(schema, "the form would be too long");
+  form.room.fields -= names.length;
   const isOpen = schema.additionalProperties !== undefined && schema.additionalProperties !== false;
   if (isOpen && (names.length === 0 || typeof schema.additionalProperties === "object")) {
     return asJson(schema, "it takes fields of any name");
@@ -103,14 +115,14 @@ function objectOf(schema, root, depth, common) {
     return asJson(schema, "it asks for a field that it does not tell of");
   }
   const fields = names.map(
-    (name) => ({ name, isRequired: required.has(name), field: fieldOf(schema.properties[name], root, depth + 1) }),
+    (name) => ({ name, isRequired: required.has(name), field: fieldAt(schema.properties[name], form, depth + 1) }),
   );
   return { ...common, kind: "object", fields };
 }
 
-function listOf(schema, root, depth, common) {
+function listOf(schema, form, depth, common) {
   if (schema.items === undefined || Array.isArray(schema.items)) return asJson(schema, "it takes items of any kind");
-  const item = fieldOf(schema.items, root, depth + 1);
+  const item = fieldAt(schema.items, form, depth + 1);
   if (item.kind === "json") return asJson(schema, item.why);
   if (item.kind === "choice" && schema.uniqueItems && !item.isNullable) return {
     ...common,

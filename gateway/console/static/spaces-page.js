@@ -5,17 +5,18 @@ import { since } from "./clock.js";
 import { askInDialog } from "./dialog.js";
 import { attempt, make, notify } from "./dom.js";
 import { bytesText, countText, dateText } from "./formats.js";
-import { badge, code, lacking, meter, note, pageHead, write } from "./parts.js";
+import { badge, code, emptyNote, lacking, meter, note, pageHead, write } from "./parts.js";
 import { session } from "./session.js";
 import { DataTable } from "./table.js";
 import { repeat } from "./waiting.js";
 
 const LOOK_MS = 15_000;
 const SCOPE = "fleet:write";
+const OFF = "Echo spaces are off on this gateway. The setting echo.enabled switches them on.";
 
 export async function open(place, { signal }) {
   let pages = 1;
-  const status = note();
+  const status = note(), empty = emptyNote();
   const limits = make("div", { className: "limits" });
   const more = make("button", { type: "button", hidden: true }, "More");
   const table = new DataTable({
@@ -30,6 +31,7 @@ export async function open(place, { signal }) {
     limits,
     status,
     table.element,
+    empty,
     more,
   );
   const load = async () => {
@@ -45,7 +47,8 @@ export async function open(place, { signal }) {
     table.element.hidden = spaces.length === 0;
     more.hidden = cursor === null;
     const { total, limits: bounds } = answer;
-    write(status, statusText(spaces.length, total, bounds !== null));
+    write(status, 0 < spaces.length && spaces.length < total ? `${countText(spaces.length)} of ${countText(total)} are shown.` : "");
+    write(empty, bounds === null ? OFF : total === 0 ? "No space is open." : "");
     limits.replaceChildren(...(bounds === null ? [] : limitTiles(total, spaces, bounds)));
   };
   more.onclick = () => {
@@ -87,12 +90,6 @@ export async function open(place, { signal }) {
     }, signal);
   }
   await repeat(load, LOOK_MS, signal);
-}
-
-function statusText(shown, total, isOn) {
-  if (!isOn) return "Echo spaces are off on this gateway. The setting echo.enabled switches them on.";
-  if (total === 0) return "No space is open.";
-  return shown < total ? `${countText(shown)} of ${countText(total)} are shown.` : "";
 }
 
 /** How much of what all spaces together may have is used; of those that are shown. */

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { since } from "./clock.js";
 import { countText } from "./formats.js";
-import { badge, note, pageHead, said } from "./parts.js";
+import { badge, code, emptyNote, pageHead, said } from "./parts.js";
 import { DataTable } from "./table.js";
 import { repeat } from "./waiting.js";
 
@@ -11,7 +11,7 @@ const LOOK_MS = 5_000;
 
 export async function open(place, { signal }) {
   const table = new DataTable({ caption: "Upstreams", columns: COLUMNS, idOf: (row) => row.name });
-  const empty = note("There are none. The policy names them, in [[upstreams]].");
+  const empty = emptyNote("No MCP server is behind this gateway. The policy names them, in ", code("[[upstreams]]"), ".");
   [table.element.hidden, empty.hidden] = [true, true];
   place.append(pageHead("Upstreams"), table.element, empty);
   await repeat(async () => {
@@ -22,9 +22,14 @@ export async function open(place, { signal }) {
 }
 
 const COLUMNS = [
-  { title: "Name", value: (row) => row.name, draw: (row) => said(row.name) },
+  { title: "Name", className: "named", value: (row) => row.name, draw: (row) => said(row.name) },
   { title: "State", value: (row) => row.state, draw: (row) => badge(row.state) },
-  { title: "For", className: "when", value: (row) => String(row.since_ms), draw: (row) => since(row.since_ms, true) },
+  {
+    title: "For",
+    className: "when middle",
+    value: (row) => String(row.since_ms),
+    draw: (row) => since(row.since_ms, true),
+  },
   { title: "Transport", className: "middle", value: (row) => row.transport },
   { title: "Tenants", className: "middle", value: (row) => row.tenants.join(", ") },
   { title: "Tools", className: "number", value: (row) => countText(row.tools) },

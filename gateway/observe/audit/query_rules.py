@@ -29,6 +29,7 @@ HOUR_MS = 3_600_000
 AT_MS_MAX = 253_402_300_799_999  # the last moment that RFC 3339 can name
 _AGO = re.compile(r"([0-9]{1,6})([smhd])", re.ASCII)
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 TIME_RULE = (
     "A time is RFC 3339, such as 2026-11-11T08:00:00Z, a day, such as 2026-11-11, or how long ago: 30m, 12h, 7d."
@@ -65,6 +66,8 @@ def read_query(fields: Mapping[str, str], now_ms: int) -> AuditQuery:
     equal = tuple((column, fields[name]) for name, column in FILTERS.items() if name in fields)
     if any(len(text) > TEXT_CHARS_MAX for _, text in equal):
         raise BadAuditQuery(f"A filter has at most {TEXT_CHARS_MAX} characters.")
+    if any(_SURROGATE.search(text) for _, text in equal):  # as the shell's words have where they are not UTF-8
+        raise BadAuditQuery("A filter is text in UTF-8.")
     if "before" in fields and "after" in fields:
         raise BadAuditQuery("before goes on downwards, after upwards: give one of them.")
     return AuditQuery(

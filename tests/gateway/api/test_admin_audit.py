@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from gateway.commands.audit import Followed
+from gateway.commands.audit_pages import Followed
 from gateway.commands.cli import main
 from gateway.identity.tokens import OperatorScope
 from gateway.main.data_folder import DataFolder

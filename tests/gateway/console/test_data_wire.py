@@ -137,7 +137,9 @@ async def test_agents_are_shown_with_what_they_spent_and_have_left(tmp_path: Pat
         async with live_gateway(tmp_path, **QUICK) as live:
             ada = await Visitor.come(live)
             await called(live, ada)
-            (agent,) = (await ada.read("agents", {"since": "1h"}))["agents"]
+            answer = await ada.read("agents", {"since": "1h"})
+            assert (answer["counted_since_ms"], answer["is_kept"]) == (None, True)  # all of it is counted
+            (agent,) = answer["agents"]
             assert (agent["sub"], agent["tenant"], agent["calls"], agent["refused"]) == (AGENT, "acme", 1, 0)
             assert agent["tools"] == [{"tool": live.tool(), "calls": 1, "micros": agent["spent_micros"]}]
             budget = agent["budget"]
@@ -225,7 +227,8 @@ async def test_without_a_kept_audit_the_rest_is_shown(tmp_path: Path) -> None:
         async with live_gateway(tmp_path, **{"audit.enabled": False}) as live:
             ada = await Visitor.come(live)
             await call(live)
-            assert (await ada.read("agents"))["agents"] == []
+            answer = await ada.read("agents")
+            assert (answer["agents"], answer["is_kept"]) == ([], False)
             assert (await ada.read("agent", {"sub": AGENT}))["lines"] is None
             for name in ("audit", "audit/export"):
                 assert (await ada.post(name)).status == 404

@@ -45,6 +45,7 @@ def test_time_is_a_date_or_how_long_ago(text: str, at_ms: int) -> None:
         {"before": "1", "after": "1"},
         {"agent": "x" * 257},
         {"colour": "red"},
+        {"tenant": "\udcff\udcfe"},
     ],
 )
 def test_what_is_no_query_is_refused_without_repeating_it(fields: dict[str, str]) -> None:

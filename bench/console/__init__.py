@@ -1,0 +1,1 @@
+"""What the console costs: see `__main__`."""
