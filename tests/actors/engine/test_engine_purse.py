@@ -291,6 +291,31 @@ async def test_a_process_that_ends_leaves_nothing_unsettled(autojump_clock: Mock
     assert not several.state().open
 
 
+async def test_a_process_that_stops_leaves_its_ledgers_to_the_others(
+    autojump_clock: MockClock, several: Several
+) -> None:
+    """From the end of its purse to that of its connection it refused calls of its agents elsewhere."""
+    p, q = several.processes(2)
+    await p.reserve("a")
+    p.life.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    assert await q.reserve("b") == Granted(40)
+    assert (q.purse.owned, owners(several)) == (1, ["p1", "p2"])
+
+
+async def test_a_purse_that_is_started_again_answers_for_its_ledgers(
+    autojump_clock: MockClock, several: Several
+) -> None:
+    p, q = several.processes(2)
+    await p.reserve("a")
+    p.life.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    several.nursery.start_soon(p.purse.run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert await q.reserve("b") == Granted(40)
+    assert (q.purse.owned, owners(several)) == (0, ["p1"])
+
+
 async def test_what_nobody_settles_in_time_is_given_up_and_charged_when_it_is_overdue(
     autojump_clock: MockClock, several: Several
 ) -> None:
