@@ -216,7 +216,7 @@ def _unit(path: Path) -> dict[str, str]:
 
 
 def test_units_of_several_gateways_differ_where_they_must() -> None:
-    """Folders are those of one unit by itself, because instances share them; one that stops leaves the others theirs."""
+    """Instances share the folders of the unit by itself; one that stops leaves the others theirs."""
     one, several = (_unit(ROOT / "deploy" / "systemd" / f"{name}.service") for name in ("heliograph", "heliograph@"))
     kept = {"RuntimeDirectoryPreserve": "yes"}
     named = {"Description": f"{one['Description']} %i", "TimeoutStopSec": f"{PROCESSES_STOP_S:g}s"}
