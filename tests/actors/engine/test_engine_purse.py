@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock
 
@@ -189,7 +190,11 @@ async def test_a_full_disk_is_said_and_nothing_is_reserved(autojump_clock: MockC
 async def test_a_ledger_that_cannot_be_read_is_refused(autojump_clock: MockClock, several: Several) -> None:
     (p,) = several.processes(1)
     several.disk.unreadable.add(AGENT.stream)
-    assert await p.reserve("a") is NotNow.REFUSED
+    with structlog.testing.capture_logs() as logs:
+        assert await p.reserve("a") is NotNow.REFUSED
+        assert await p.reserve("b") is NotNow.REFUSED
+    (line,) = [line for line in logs if line["event"] == "ledger_not_read"]  # a call's own line names no ledger
+    assert (line["sub"], line["reason"], line["times"]) == (AGENT.sub, "SQLITE_IOERR_READ", 1)
     look = Look(*AGENT, moment().wall_ms + ANSWER_MS)
     assert await p.purse.look(look) is NotNow.REFUSED
 
