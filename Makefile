@@ -10,10 +10,11 @@ CLIENTS_PYTHON := $(CLIENTS)/.venv/.ready
 NODE_JS := docs/examples/node-js
 NODE_JS_READY := $(NODE_JS)/node_modules/.package-lock.json
 LINTERS := $(VENV)/linters/.ready
+ON_RAY := $(VENV)/on-ray/.ready
 AXE := tests/browser/node_modules/.package-lock.json
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test conformance check format bench soak chaos simulate hostile screenshots package deployment wheels lock clean
+.PHONY: help env demo test conformance check format bench soak chaos simulate hostile ray screenshots package deployment wheels lock clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -108,6 +109,16 @@ simulate: env  ## simulate fleets under faults, with one gateway and with severa
 
 hostile: env  ## ask every operation of the HTTP API, EXAMPLES=500 times each by default
 	OPENAPI_EXAMPLES=$(or $(EXAMPLES),500) $(BIN)/python -m pytest -q tests/gateway/openapi/test_requests.py
+
+ray: $(ON_RAY)  ## gateways on a Ray cluster of two machines, made up here (installs Ray, 240 MB)
+	$(ON_RAY:/.ready=)/bin/python -m pytest -p no:cacheprovider tests/on_ray
+
+$(ON_RAY): requirements.lock pyproject.toml
+	@echo "installing Ray beside the locked versions, in an environment of its own ..."
+	$(PYTHON) -m venv --clear $(ON_RAY:/.ready=)
+	$(ON_RAY:/.ready=)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(ON_RAY:/.ready=)/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -e '.[ray]'
+	@touch $(ON_RAY)
 
 screenshots: env  ## take the pictures of the pages in docs/images (needs Chromium)
 	$(BIN)/python -m tests.browser.screenshots

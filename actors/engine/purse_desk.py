@@ -71,6 +71,8 @@ class PurseDesk:
         end = self._messages.listen(news_subject(self._prefix), self._hear)
         async with trio.open_nursery() as self._nursery:
             try:
+                for agent, term in self._terms.items():  # of a run before this one
+                    self._open(agent, term)
                 self._nursery.start_soon(self.owner.run)
                 while True:
                     await trio.sleep(self._settings.purse_timeout_ms / 4_000)
@@ -78,6 +80,8 @@ class PurseDesk:
             finally:  # before the nursery is closed
                 self._nursery = None
                 end()
+                for term in self._terms.values():  # whoever asks finds nobody, and takes the ledger
+                    term.end()
 
     def _say_working(self) -> None:
         for request in self._pending.values():
@@ -87,7 +91,10 @@ class PurseDesk:
 
     def came(self, agent: Agent) -> None:
         term = self._terms[agent] = _Term()
+        if self._nursery is not None:
+            self._open(agent, term)
 
+    def _open(self, agent: Agent, term: _Term) -> None:
         def handle(request: Request) -> None:
             self._take(agent, term, request)
 

@@ -19,10 +19,12 @@ from actors.ledger.ledger import Agent, Ledger, UnreadableLedgerError, restored
 from actors.ledger.owned_ledger import Answer, OwnedLedger
 from actors.ledger.rules import Budget, Exceeded
 from actors.log.store import AppendAnswer, Appended, LogStore, Part, StoreFailedError, UnreadableError
+from actors.log_throttle import LogThrottle
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 OWNED_MAX = 10_000  # ledgers in memory; beyond it, those at rest are read again when they are needed
+COMPLAIN_EVERY_S = 10.0  # of ledgers that the log does not give
 LOOK_EVERY_S = 0.5  # for settlements that have waited long enough, and for what is overdue
 
 D = TypeVar("D")
@@ -87,6 +89,7 @@ class LedgerOwner:
         self._mine: dict[Agent, _Mine] = {}
         self._asked: dict[tuple[Agent, str], _Asked] = {}
         self._unreadable: set[Agent] = set()
+        self._unread = LogThrottle(COMPLAIN_EVERY_S)
         self._failure: StoreFailedError | None = None
         self._charged_micros = 0  # in ledgers that are no longer this process's
         self.takeovers_lost = 0  # ledgers that another process has taken from this one
@@ -227,7 +230,10 @@ class LedgerOwner:
             self._unreadable.add(agent)
             log.error("ledger_unreadable", tenant=agent.tenant, sub=agent.sub)
             return None
-        except UnreadableError:  # the log's trouble: the next call may have better luck
+        except UnreadableError as error:  # the log's trouble: the next call may have better luck
+            untold = self._unread.hit(self._now_ms() / 1000)
+            if untold:
+                log.error("ledger_not_read", tenant=agent.tenant, sub=agent.sub, reason=str(error), times=untold)
             return None
         mine = self._mine.get(agent)
         if mine is None:  # else another task has read it meanwhile, and may have decided on it: that one counts

@@ -12,7 +12,7 @@ from gateway.commands.parsing import CommandError, complain
 COMMANDS = (
     "demo", "serve", "node", "nodes", "log", "token", "member", "members", "call", "watch", "space", "spaces",
     "project", "site", "push", "ledger", "policy", "audit", "console", "backup", "restore", "doctor",
-    "engine", "schema",
+    "engine", "ray", "schema",
 )  # fmt: skip
 
 

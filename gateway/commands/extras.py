@@ -14,6 +14,7 @@ from gateway.commands.parsing import CommandError, Subparsers
 
 OURS = {"actors", "gateway", "schemas"}
 ENGINE = {"nats"}  # what only `heliograph[engine]` has
+RAY = {"ray"}  # what only `heliograph[ray]` has
 
 
 def add_command(commands: Subparsers, module: str, names: Sequence[str]) -> None:
@@ -38,7 +39,7 @@ def needed(missing: ModuleNotFoundError) -> CommandError:
     package = (missing.name or "").partition(".")[0]
     if not package or package in OURS:
         raise missing
-    extra = "gateway,engine" if package in ENGINE else "gateway"
+    extra = "gateway,engine" if package in ENGINE else "gateway,engine,ray" if package in RAY else "gateway"
     return CommandError(f"{package} is not installed, which this command needs: pip install 'heliograph[{extra}]'")
 
 

@@ -34,7 +34,8 @@ READY_S_MAX = 60.0  # for a child to listen; then it is killed, which counts as 
 _CANNOT_START = 2
 _LINE_BYTES_MAX = 4_096
 _LOOK_S = 0.02
-_PROGRAM = (sys.executable, "-m", "gateway.commands.cli")
+# -P: whatever lies in the current folder is none of its modules
+PROGRAM = (sys.executable, "-P", "-m", "gateway.commands.cli")
 _FIX = "correct what it says on standard error; it is tried again by itself, the other gateways serve meanwhile"
 
 
@@ -75,7 +76,7 @@ class Processes:
         arguments: Sequence[str],
         say: Callable[[Ready], None] | None = None,
         *,
-        program: Sequence[str] = _PROGRAM,
+        program: Sequence[str] = PROGRAM,
         intensity: RestartIntensity | None = None,
     ) -> None:
         """`arguments` are those of `serve`, as somebody gave them. `say` is called once, when all of them listen."""

@@ -60,9 +60,9 @@ def _serve(arguments: argparse.Namespace) -> int:
     try:
         settings = reread()
         reopen_log = log_to(settings.log)
+        check_engine(settings)
         if arguments.child is not None:
             return run_gateway(_run_child, settings, reread, reopen_log, arguments.child)
-        check_engine(settings)
         if settings.engine.processes > 1:
             return _run_several(settings, arguments)
         return run_gateway(_run, settings, reread, reopen_log)

@@ -73,7 +73,7 @@ class Objects:
     async def prepare(self, is_always_synced: bool | None = None) -> str:
         """The log's id. Raises `NotReadyError`."""
         problems = [
-            *server_problems(self._link.server_version),
+            *server_problems(self._link.server_version, self._link.payload_bytes_max),
             *sync_problems(is_always_synced, self._settings),
         ]
         if problems:  # an older server would refuse what is made next, and not say why

@@ -14,6 +14,7 @@ from gateway.engine.nats_runs import FORM, Names
 from gateway.engine.settings import EngineSettings
 
 SERVER_MIN = (2, 12, 3)
+PAYLOAD_BYTES_MIN = 1024**2  # results, manifests and runs are messages; one that does not fit would be lost in silence
 LIVE, MANIFESTS, CONFIG = "LIVE", "MANIFESTS", "CONFIG"  # buckets
 LASTING = (MANIFESTS,)  # buckets whose messages cannot be given an end
 FORM_KEY, LOG_ID_KEY = "heliograph_form", "heliograph_log_id"  # in the metadata of the log's stream
@@ -89,11 +90,16 @@ def bucket_config(names: Names, settings: EngineSettings, bucket: str) -> dict[s
     return config
 
 
-def server_problems(version: tuple[int, int, int]) -> list[Problem]:
-    if version >= SERVER_MIN:
-        return []
-    found, wanted = (".".join(map(str, each)) for each in (version, SERVER_MIN))
-    return [Problem(f"the NATS server is {found}", f"upgrade it to {wanted} or newer, which has atomic batches")]
+def server_problems(version: tuple[int, int, int], payload_bytes_max: int) -> list[Problem]:
+    problems = []
+    if version < SERVER_MIN:
+        found, wanted = (".".join(map(str, each)) for each in (version, SERVER_MIN))
+        remedy = f"upgrade it to {wanted} or newer, which has atomic batches"
+        problems.append(Problem(f"the NATS server is {found}", remedy))
+    if payload_bytes_max < PAYLOAD_BYTES_MIN:
+        remedy = f"set max_payload to {PAYLOAD_BYTES_MIN}, which is NATS's default, or more, on every server"
+        problems.append(Problem(f"NATS takes no message above {payload_bytes_max} bytes", remedy))
+    return problems
 
 
 def sync_problems(is_always: bool | None, settings: EngineSettings) -> list[Problem]:

@@ -23,6 +23,7 @@ class EmbeddedSide:
 
     shares_ports = False
     pays_at_hand = True
+    counts = None
 
     def __init__(self, store: SqliteStore) -> None:
         self.on_blind: Callable[[], None] = lambda: None  # nobody else could know more

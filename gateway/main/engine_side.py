@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from gateway.engine.nats_store import NatsStore
 from gateway.engine.nats_thread import ConnectionSettings
 from gateway.engine.objects import NotReadyError, Objects
 from gateway.engine.objects_rules import CONFIG, LIVE, MANIFESTS
+from gateway.engine.objects_watch import ObjectCounts, ObjectsWatch
 from gateway.engine.syncing import is_always_synced
 from gateway.governance.governor import Governor
 from gateway.governance.policy.source import PolicySource
@@ -65,6 +66,18 @@ log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 _FLUSH_S_MAX = 0.4  # for charges and releases that wait; what is left is charged when it is overdue
 _GOODBYE_S_MAX = 1.0  # for our entry to be taken out; then it ends by itself after `dead_s`
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """An `EngineCounts`."""
+
+    objects: Mapping[str, ObjectCounts]
+    store: NatsStore
+
+    @property
+    def unknown_outcomes(self) -> int:
+        return self.store.unknown_outcomes
 
 
 class EngineSide:
@@ -91,6 +104,8 @@ class EngineSide:
         self.link, self.store, self.names, self.me = link, store, names, me
         self.settings = settings
         self._objects = Objects(link, names, bounds)
+        self._objects_watch = ObjectsWatch(link, names, bounds.read_s_max)
+        self.counts = _Counts(self._objects_watch.counts, store)
         self.config = NatsKv(link, names, CONFIG, bounds)
         self.live = NatsKv(link, names, LIVE, bounds)
         said = replace(me, says=lambda: msgspec.to_builtins(self._state()))
@@ -141,6 +156,7 @@ class EngineSide:
     def begin(self, supervisor: Supervisor) -> None:
         _keep(supervisor, "engine_connection", self.link.watch, Kind.FATAL, Stage.LOG)
         _keep(supervisor, "engine_objects", self._objects.keep_live, Kind.PERMANENT, Stage.CORE)
+        _keep(supervisor, "engine_objects_watch", self._objects_watch.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_directory", self.directory.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_facts", self.facts.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_feeds", self.feeds.run, Kind.PERMANENT, Stage.CORE)

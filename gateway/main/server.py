@@ -347,6 +347,7 @@ async def running(
                 spaces=SpaceFamilies(space_counts, None if kept is None else kept.spaces, rooms, echo.projects),
                 audit=kept_audit,
                 push=push_counts,
+                engine=side.counts,
                 started_s=now_here().wall_ms / 1000,
             )
 

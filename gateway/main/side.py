@@ -24,6 +24,7 @@ from gateway.main.embedded_side import EmbeddedSide
 from gateway.main.settings import Settings
 from gateway.mcp.forward import Forwards
 from gateway.mcp.sessions import Sessions
+from gateway.observe.metrics.engine_families import EngineCounts
 
 
 class ServingStore(LedgerStore, Protocol):
@@ -87,6 +88,10 @@ class Side(Protocol):
 
     def shown(self) -> Mapping[str, Any] | None:
         """The engine and its processes, for operators; None: there is none."""
+
+    @property
+    def counts(self) -> EngineCounts | None:
+        """What is counted of the engine; None: there is none."""
 
     def is_ready(self) -> bool:
         """Whether what is shared with others is in order. That the log takes writes is found out besides."""

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from gateway.commands.cli import parser_for
+from gateway.commands.processes import STOP_S_MAX as PROCESSES_STOP_S
 from gateway.engine.server_run import server_binary
 from gateway.main.settings import Settings, load
 from gateway.main.settings_reading import PREFIX
@@ -214,6 +215,14 @@ def _unit(path: Path) -> dict[str, str]:
     return dict(re.findall(r"^(\w+)=(.*)$", path.read_text(), re.MULTILINE))
 
 
+def test_units_of_several_gateways_differ_where_they_must() -> None:
+    """Instances share the folders of the unit by itself; one that stops leaves the others theirs."""
+    one, several = (_unit(ROOT / "deploy" / "systemd" / f"{name}.service") for name in ("heliograph", "heliograph@"))
+    kept = {"RuntimeDirectoryPreserve": "yes"}
+    named = {"Description": f"{one['Description']} %i", "TimeoutStopSec": f"{PROCESSES_STOP_S:g}s"}
+    assert several == one | named | kept
+
+
 def test_units_run_commands_that_exist() -> None:
     gateway, node = (
         _unit(ROOT / "deploy" / "systemd" / f"{name}.service") for name in ("heliograph", "heliograph-node")
@@ -248,7 +257,7 @@ def test_units_of_a_page_run_the_same_program_as_the_same_user() -> None:
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_unit_is_not_root_and_not_restarted_for_wrong_use(unit: Path) -> None:
     said = _unit(unit)
-    assert said["User"] == said["Group"] == said["StateDirectory"] == unit.stem
+    assert said["User"] == said["Group"] == said["StateDirectory"] == unit.stem.removesuffix("@")
     assert said["RestartPreventExitStatus"] == "2"
     page = (ROOT / "docs" / "how-to" / "run-with-systemd.md").read_text()
     assert f"--system --user-group --no-create-home --shell /usr/sbin/nologin {said['User']}\n" in page

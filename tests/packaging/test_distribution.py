@@ -164,6 +164,13 @@ def test_lock_of_a_gateway_is_what_the_tests_run_with() -> None:
     assert {pin.partition("==")[0] for pin in pins} & {"pytest", "mypy", "ruff", "selenium"} == set()
 
 
+def test_ray_is_in_no_lock_and_in_no_other_extra() -> None:
+    """docs/adr/0071-gateways-on-ray.md"""
+    extras = PROJECT["optional-dependencies"]
+    assert [name for name, wanted in extras.items() if "ray" in map(_name, wanted)] == ["ray"]
+    assert "ray" not in {pin.partition("==")[0] for pin in _pins("requirements.lock")}
+
+
 # ---- what a device has ---------------------------------------------------------------------------------------------
 
 

@@ -22,6 +22,7 @@ from actors.stream.streams import Streams
 from gateway.calls.audit import CallCounts
 from gateway.governance.denials import DenialCode
 from gateway.observe.audit.audit_store import AuditStore
+from gateway.observe.metrics.engine_families import EngineCounts, engine_families
 from gateway.observe.metrics.push_families import push_families
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.metrics.text import Family, counter, counters, gauge, histograms, render
@@ -60,6 +61,7 @@ class MetricsPage:
     audit: AuditStore | None  # None: it is kept nowhere but in the log
     spaces: SpaceFamilies
     push: PushCounts
+    engine: EngineCounts | None  # None: there is none
     started_s: float  # Unix time
     build: Mapping[str, str] = field(default_factory=_build)
 
@@ -79,6 +81,7 @@ class MetricsPage:
         )
         yield from self.spaces.families()
         yield from push_families(self.push)
+        yield from engine_families(self.engine)
         yield from self._process()
 
     def _calls(self) -> Iterator[Family]:

@@ -29,6 +29,10 @@ def gauge(name: str, meaning: str, value: float) -> Family:
     return Family(name, "gauge", meaning, (("", {}, value),))
 
 
+def gauges(name: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Family:
+    return Family(name, "gauge", meaning, tuple(("", labels, value) for labels, value in values))
+
+
 def counters(name: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]) -> Family:
     return Family(name, "counter", meaning, tuple(("", labels, value) for labels, value in values))
 

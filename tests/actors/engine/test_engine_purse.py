@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
+import structlog
 import trio
 from trio.testing import MockClock
 
@@ -189,7 +190,11 @@ async def test_a_full_disk_is_said_and_nothing_is_reserved(autojump_clock: MockC
 async def test_a_ledger_that_cannot_be_read_is_refused(autojump_clock: MockClock, several: Several) -> None:
     (p,) = several.processes(1)
     several.disk.unreadable.add(AGENT.stream)
-    assert await p.reserve("a") is NotNow.REFUSED
+    with structlog.testing.capture_logs() as logs:
+        assert await p.reserve("a") is NotNow.REFUSED
+        assert await p.reserve("b") is NotNow.REFUSED
+    (line,) = [line for line in logs if line["event"] == "ledger_not_read"]  # a call's own line names no ledger
+    assert (line["sub"], line["reason"], line["times"]) == (AGENT.sub, "SQLITE_IOERR_READ", 1)
     look = Look(*AGENT, moment().wall_ms + ANSWER_MS)
     assert await p.purse.look(look) is NotNow.REFUSED
 
@@ -289,6 +294,31 @@ async def test_a_process_that_ends_leaves_nothing_unsettled(autojump_clock: Mock
     assert await q.purse.flush(3)
     assert await p.purse.flush(3)
     assert not several.state().open
+
+
+async def test_a_process_that_stops_leaves_its_ledgers_to_the_others(
+    autojump_clock: MockClock, several: Several
+) -> None:
+    """From the end of its purse to that of its connection it refused calls of its agents elsewhere."""
+    p, q = several.processes(2)
+    await p.reserve("a")
+    p.life.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    assert await q.reserve("b") == Granted(40)
+    assert (q.purse.owned, owners(several)) == (1, ["p1", "p2"])
+
+
+async def test_a_purse_that_is_started_again_answers_for_its_ledgers(
+    autojump_clock: MockClock, several: Several
+) -> None:
+    p, q = several.processes(2)
+    await p.reserve("a")
+    p.life.cancel()
+    await trio.testing.wait_all_tasks_blocked()
+    several.nursery.start_soon(p.purse.run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert await q.reserve("b") == Granted(40)
+    assert (q.purse.owned, owners(several)) == (0, ["p1"])
 
 
 async def test_what_nobody_settles_in_time_is_given_up_and_charged_when_it_is_overdue(

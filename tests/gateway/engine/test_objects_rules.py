@@ -9,6 +9,7 @@ from gateway.engine.objects_rules import (
     CONFIG,
     LIVE,
     MANIFESTS,
+    PAYLOAD_BYTES_MIN,
     Problem,
     bucket_config,
     bucket_problems,
@@ -106,7 +107,7 @@ def test_buckets_are_made_as_the_design_has_it(bucket: str, storage: str) -> Non
     [((2, 12, 3), True), ((2, 12, 2), False), ((2, 11, 9), False), ((3, 0, 0), True), ((0, 0, 0), False)],
 )
 def test_an_older_server_is_a_problem(version: tuple[int, int, int], is_enough: bool) -> None:
-    problems = server_problems(version)
+    problems = server_problems(version, PAYLOAD_BYTES_MIN)
     assert bool(problems) != is_enough
     assert all("2.12.3" in problem.remedy for problem in problems)
 
@@ -143,3 +144,12 @@ def test_a_log_that_was_lost_or_exchanged_is_not_taken_for_an_empty_one(
 
 def test_a_problem_is_said_with_its_remedy() -> None:
     assert str(Problem("it is raining", "take an umbrella")) == "it is raining: take an umbrella"
+
+
+@pytest.mark.parametrize(("payload_bytes_max", "is_enough"), [(65_536, False), (2**20 - 1, False), (2**20, True)])
+def test_messages_of_a_gateway_fit_into_what_servers_take(payload_bytes_max: int, is_enough: bool) -> None:
+    problems = server_problems((2, 12, 3), payload_bytes_max)
+    assert [problem.what for problem in problems] == (
+        [] if is_enough else [f"NATS takes no message above {payload_bytes_max} bytes"]
+    )
+    assert all("max_payload" in problem.remedy for problem in problems)
