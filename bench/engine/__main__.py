@@ -90,7 +90,7 @@ async def scaling(folder: Path, store: Path, share: float, rounds: int, seconds:
                 say("warming up ...")
                 await bench.warm_up()
                 for number in range(1, rounds + 1):
-                    found.append(await bench.round())
+                    found.append(await bench.round(backwards=number % 2 == 0))
                     say(f"round {number} of {rounds}: {brief(ratios(found[-1:]))}")
         finally:
             await server.stop()

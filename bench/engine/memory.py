@@ -8,6 +8,7 @@ import trio
 
 from bench.engine.children import Nodes, Streams, compiled
 from bench.engine.fleet import Gateway, World, are_ready, cpu_s, stream_request
+from bench.engine.jetstream import JetStream
 from gateway.engine.server_run import ServerRun
 
 NODES, STREAMS = 2_000, 10_000
@@ -59,9 +60,12 @@ async def measure(folder: Path, *, quick: bool, say: Callable[[str], None]) -> d
                 say(f"memory: {nodes_count:,} nodes dial ...")
                 await nodes.dial(WARM_NODES, len(world.openings))
                 joined, joining = await book.page()
+                async with JetStream.of(server) as jetstream:
+                    kept = await jetstream.kept_bytes(fleet.name)
                 found = {
                     "empty gateway, bytes": empty["there"],
                     **{f"a node, bytes {who}": size / nodes_count for who, size in joined.items()},
+                    "a node, bytes of buckets": kept / len(world.openings),
                     **{f"a node joins, us {who}": used / nodes_count for who, used in joining.items()},
                 }
                 for who, gateway in (

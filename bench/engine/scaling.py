@@ -6,7 +6,7 @@ Each figure is of one fleet in one round; ratios are made of the figures of one 
 import statistics
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import trio
 from bench.calls import write_calls
 from bench.engine.children import BenchError, Called, Nodes, Streams, called, compiled
 from bench.engine.fleet import Fleet, Gateway, World, calls_to, cpu_s, load_average, stream_request
+from bench.engine.jetstream import JetStream
 
 SIZES = {"one": 1, "two": 2, "four": 4}
 ALONE = "alone"  # a gateway with its own log, no engine
@@ -22,8 +23,8 @@ NODES_EACH = 40
 STREAMS_EACH = 1_000  # of a gateway, all of one node, of the first gateway; the least that bench.fanout has
 CALLERS_EACH = 64
 FASTEST_HZ = 150.0  # of one node; at 200 it would be sent away
-OFFERED = 1.4  # frames, to what one gateway delivers: more than it can
-RELAYED_HZ = 15.0  # of each of the nodes of one gateway, with one stream each at the other
+OFFERED = 1.15  # frames, to what one gateway delivers: more than it can
+RELAYED_HZ = 40.0  # of each of the nodes of one gateway, with one stream each at the other
 SETTLE_S = 0.3  # between the begin of a load and the begin of what counts
 GOALS = {"fan-out": 0.95, "local calls": 0.9, "remote calls": 0.9}
 
@@ -40,6 +41,7 @@ class Sample:
     load_average: float
     p50_ms: float = 0.0
     p99_ms: float = 0.0
+    appends: float = 0.0  # to the engine's log, for each call
 
     @property
     def per_cpu_s(self) -> float:
@@ -76,8 +78,17 @@ class Meter:
 class Bench:
     """All that is measured. `seconds` for each figure."""
 
-    def __init__(self, world: World, nodes: Nodes, streams: Streams, load: list[str | Path], seconds: float) -> None:
+    def __init__(
+        self,
+        world: World,
+        nodes: Nodes,
+        streams: Streams,
+        jetstream: JetStream,
+        load: list[str | Path],
+        seconds: float,
+    ) -> None:
         self._world = world
+        self._jetstream = jetstream
         self._nodes = nodes
         self._streams = streams
         self._load = load
@@ -95,8 +106,11 @@ class Bench:
             await trio.sleep(1)  # for what all processes hear of them
             entries = list(entries_of(world.fleets))
             say(f"{sum(count for _, count, _ in entries)} streams open ...")
-            async with Streams.opened([*world.prefix, reader], entries, world.folder / "requests") as streams:
-                yield cls(world, nodes, streams, [*world.prefix, program], seconds)
+            async with (
+                Streams.opened([*world.prefix, reader], entries, world.folder / "requests") as streams,
+                JetStream.of(world.server) as jetstream,
+            ):
+                yield cls(world, nodes, streams, jetstream, [*world.prefix, program], seconds)
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
@@ -107,6 +121,7 @@ class Bench:
             owner = fleet.gateways[(number + hops) % len(fleet.gateways)]
             file = self._world.folder / f"{gateway.name}-{hops}.calls"
             targets.append((gateway, write_calls(file, calls_to(owner.node_ids, gateway.token))))
+        before = await self._appended(fleet)
         meter = Meter(self._world, fleet.gateways)
         answers: list[Called] = []
 
@@ -119,7 +134,11 @@ class Bench:
         longest_s = max(answer.seconds for answer in answers)
         done = sum(answer.calls for answer in answers)
         p50_ms, p99_ms = (statistics.median(getattr(one, name) for one in answers) for name in ("p50_ms", "p99_ms"))
-        return meter.sample(done, longest_s, p50_ms, p99_ms)
+        sample = meter.sample(done, longest_s, p50_ms, p99_ms)
+        return replace(sample, appends=(await self._appended(fleet) - before) / done)
+
+    async def _appended(self, fleet: Fleet) -> int:
+        return 0 if fleet.name == ALONE else await self._jetstream.appended(fleet.name)
 
     # ---- frames -----------------------------------------------------------------------------------------------------
 
@@ -152,16 +171,18 @@ class Bench:
         delivered = [(await self.fan_out(self._world.fleets["one"], self._seconds)).per_s for _ in range(2)]
         self._hz = min(max(delivered) / STREAMS_EACH * OFFERED, FASTEST_HZ)
 
-    async def round(self) -> dict[str, dict[str, Sample]]:
+    async def round(self, *, backwards: bool) -> dict[str, dict[str, Sample]]:
+        """Every other one backwards: whatever the machine does more and more of, or less, is not one fleet's."""
         fleets, seconds = self._world.fleets, self._seconds
-        found: dict[str, dict[str, Sample]] = {name: {} for name in ("local calls", "remote calls", "fan-out", "relay")}
-        for name, fleet in fleets.items():
-            found["local calls"][name] = await self.calls(fleet, seconds)
-        for name in ("two", "four"):
+        found: dict[str, dict[str, Sample]] = {"local calls": {}, "remote calls": {}, "fan-out": {}, "relay": {}}
+        step = -1 if backwards else 1
+        for name in list(fleets)[::step]:
+            found["local calls"][name] = await self.calls(fleets[name], seconds)
+        for name in ("two", "four")[::step]:
             found["remote calls"][name] = await self.calls(fleets[name], seconds, hops=1)
-        for name in SIZES:
+        for name in list(SIZES)[::step]:
             found["fan-out"][name] = await self.fan_out(fleets[name], seconds)
-        for name in ("one", "two"):
+        for name in ("one", "two")[::step]:
             found["relay"][name] = await self.relay(fleets[name], seconds)
         return found
 
@@ -213,7 +234,7 @@ def ratios(rounds: Rounds) -> dict[str, dict[str, float]]:
 def medians(rounds: Rounds) -> dict[str, dict[str, dict[str, Any]]]:
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for load, by_fleet in rounds[0].items():
-        for name in by_fleet:
+        for name in by_fleet:  # of the first round, which is not backwards
             samples = [asdict(one[load][name]) for one in rounds]
             middle = {
                 key: [statistics.median(column) for column in zip(*(each[key] for each in samples), strict=True)]
