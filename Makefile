@@ -99,6 +99,7 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.rooms
 	$(BIN)/python -m bench.console
 	$(BIN)/python -m bench.sites
+	$(BIN)/python -m bench.engine
 
 soak: env  ## a gateway under everything at once, HOURS=1 by default: what grew is named (as root: with a full disk)
 	$(BIN)/python -m bench.soak --hours $(or $(HOURS),1) --seed $(or $(SEED),1)

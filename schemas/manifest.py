@@ -49,6 +49,9 @@ class Accepted:
     def issued_at_ms(self) -> int:
         return int(self.manifest["issued_at_ms"])
 
+    def has_tools_of(self, other: "Accepted") -> bool:
+        return self.tools == other.tools
+
     def is_expired(self, wall_ms: int) -> bool:
         return wall_ms >= int(self.manifest["expires_at_ms"])
 

@@ -21,6 +21,8 @@ NAMES_REMEMBERED_MAX = 16_384  # parsed names; one more, and the one not used fo
 _MANIFEST = REGISTRY["manifest@1.0.0"].document
 _NODE_ID = compile_ecma(_MANIFEST["properties"]["node_id"]["pattern"])
 _CAP_ID = compile_ecma(_MANIFEST["$defs"]["Capability"]["properties"]["cap_id"]["pattern"])
+_CONSTRAINTS = _MANIFEST["$defs"]["Capability"]["properties"]["constraints"]["properties"]
+_DEFAULTS = {name: rule["default"] for name, rule in _CONSTRAINTS.items() if "default" in rule}
 _WIRE_TOOL = compile_ecma(REGISTRY["node.wire.cmd@2.2.0"].document["properties"]["tool"]["pattern"])
 
 
@@ -197,6 +199,20 @@ def project(manifest: Mapping[str, Any]) -> tuple[Tool, ...]:
     return tuple(sorted((_tool(manifest, *named) for named in tool_names(manifest)), key=lambda tool: tool.name))
 
 
+def check_projects(manifest: Mapping[str, Any]) -> None:
+    """Raise what `project` would, if it would, and make nothing."""
+    str(manifest["node_id"])
+    for capability in manifest["capabilities"]:
+        verbs = KINDS[capability["kind"]].verbs
+        for verb in capability["verbs"]:
+            verbs[verb]  # it has to be there
+        if capability["verbs"]:
+            capability["cap_id"], hash(capability["safety_class"])
+            for name, value in {**capability["constraints"]}.items():
+                if _CONSTRAINTS[name]["type"] == "integer":
+                    int(value)
+
+
 def _tool(manifest: Mapping[str, Any], index: int, target: ToolName) -> Tool:
     capability = manifest["capabilities"][index]
     verb = KINDS[target.kind].verbs[target.verb]
@@ -213,9 +229,7 @@ def _tool(manifest: Mapping[str, Any], index: int, target: ToolName) -> Tool:
 
 def _constraints(announced: Mapping[str, Any]) -> dict[str, Any]:
     """With the defaults of the schema, and its integers as integers: JSON may spell 4 as 4.0."""
-    rules = _MANIFEST["$defs"]["Capability"]["properties"]["constraints"]["properties"]
-    defaults = {name: rule["default"] for name, rule in rules.items() if "default" in rule}
     return {
-        name: int(value) if rules[name]["type"] == "integer" else value
-        for name, value in {**defaults, **announced}.items()
+        name: int(value) if _CONSTRAINTS[name]["type"] == "integer" else value
+        for name, value in {**_DEFAULTS, **announced}.items()
     }

@@ -141,7 +141,7 @@ class DirectoryIndex:
             return False
         self._records[node.node_id] = replace(known, accepted=accepted)
         self.touch(node.node_id)
-        return known.live and known.tools != accepted.tools
+        return known.live and not known.accepted.has_tools_of(accepted)
 
     def _show(self, record: NodeRecord) -> None:
         """Whether a node that is listed is live, or since when it is not, is other than before."""

@@ -435,7 +435,7 @@ class EngineDirectory(DirectoryIndex):
             return
         self._unreadable.discard(f"manifests/{node_id}")
         known = self._records.get(node_id)
-        if known is not None and (known.tenant, known.accepted.etag) == (tenant, accepted.etag):
+        if known is not None and (known.tenant, known.manifest) == (tenant, accepted.manifest):
             return
         if self._announced(NodeIdentity(node_id, tenant), accepted):
             self.notify(tenant)

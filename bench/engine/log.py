@@ -129,6 +129,15 @@ async def measure(servers: list[ServerRun], replicas: int, rounds: int, seconds:
     return speeds
 
 
+def table(speeds: dict[int, list[Speed]]) -> list[dict[str, float]]:
+    """The medians."""
+    names = ("ours_per_s", "bare_per_s", "ratio", "p50_ms", "p99_ms", "cpu_us")
+    return [
+        {"callers": callers, **{name: statistics.median(getattr(one, name) for one in measured) for name in names}}
+        for callers, measured in speeds.items()
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.engine.log", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a few seconds, to see that it runs; numbers mean little")
@@ -139,25 +148,20 @@ def main() -> None:
         servers = [ServerRun(Path(name), 2**36)] if arguments.replicas == 1 else three_servers(Path(name))
         speeds = trio.run(measure, servers, arguments.replicas, rounds, seconds)
 
+    rows = table(speeds)
     print(f"\ndurable appends a second, {arguments.replicas} replica(s) (median of rounds)")
     print(f"{'callers':>8} {'ours':>9} {'bare':>9} {'ratio':>6} {'p50 ms':>8} {'p99 ms':>8} {'µs CPU':>7}")
-    table = []
-    for callers, measured in speeds.items():
-        middle = {
-            name: statistics.median(getattr(speed, name) for speed in measured)
-            for name in ("ours_per_s", "bare_per_s", "ratio", "p50_ms", "p99_ms", "cpu_us")
-        }
-        table.append({"callers": callers, **middle})
+    for row in rows:
         print(
-            f"{callers:>8,} {middle['ours_per_s']:>9,.0f} {middle['bare_per_s']:>9,.0f} {middle['ratio']:>6.2f} "
-            f"{middle['p50_ms']:>8.2f} {middle['p99_ms']:>8.2f} {middle['cpu_us']:>7.0f}"
+            f"{row['callers']:>8,} {row['ours_per_s']:>9,.0f} {row['bare_per_s']:>9,.0f} {row['ratio']:>6.2f} "
+            f"{row['p50_ms']:>8.2f} {row['p99_ms']:>8.2f} {row['cpu_us']:>7.0f}"
         )
     RESULTS.parent.mkdir(exist_ok=True)
     result = {
         "quick": arguments.quick,
         "replicas": arguments.replicas,
         "machine": platform.platform(),
-        "appends": table,
+        "appends": rows,
     }
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
     print(f"written to {RESULTS}")
