@@ -2,8 +2,9 @@
 
 Two ways to pay. In a gateway of one process (`Purse`, `actors.ledger.ledgers`) the account is at hand. A command pays
 with its own commit: the price is held without waiting, and the reservation becomes durable in the append that makes the
-command durable. Whatever has no command of its own (a stream, a subscription, a call of an upstream) is reserved first,
-durably, and then charged or released.
+command durable. What has no command of its own is reserved first, durably, and then charged or released (a call of an
+upstream); or, where it hardly ever fails, charged at once, durably, and given back if it does (a stream, a
+subscription).
 
 Among several processes (`SharedPurse`, `actors.engine.engine_purse`) a ledger has one owner, who may be elsewhere, and
 everything is reserved first. The owner decides on budget and rate at once, by the policy that it has.
@@ -50,6 +51,12 @@ class Purse(Protocol):
         False. What becomes durable when nobody waits for it any more is released at once: a cancelled caller owes
         nothing and leaves nothing behind.
         """
+
+    async def pay(
+        self, tenant: str, sub: str, key: str, tool: str, micros: int, budget: Budget, now_ms: int
+    ) -> Exceeded | bool:
+        """As `reserve`, charged in the same append: for what hardly ever fails from here on. `charge` then costs
+        nothing, and `release` gives the price back. Each key is paid for once."""
 
     def charge(self, tenant: str, sub: str, key: str, now_ms: int) -> None:
         """What it was reserved for has happened, or may have. Not waited for; until it is durable it is reserved,

@@ -34,8 +34,16 @@ class Released(_Event, frozen=True, tag="released@1"):
     """It was never reached: the reservation is void."""
 
 
+class Refunded(_Event, frozen=True, tag="refunded@1", omit_defaults=True):
+    """It was charged before it began, and never began: what was charged is given back. It says what that was: of what
+    is settled a ledger keeps no more than a sum."""
+
+    micros: int
+    window_ms: int | None = None  # as it was reserved
+
+
 Settlement = Charged | Released
-Event = Opened | Reserved | Charged | Released
+Event = Opened | Reserved | Charged | Released | Refunded
 
 encode: Callable[[Event], bytes] = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Event)

@@ -54,6 +54,7 @@ class Ledger:
     state: LedgerState  # after the last event that the log has answered for
     snapshot_version: int = 0  # of the newest snapshot in the log
     holds: dict[str, Reserved] = field(default_factory=dict)
+    paid: dict[str, Reserved] = field(default_factory=dict)  # charged in the log, and not said yet whether it began
     in_flight: deque[Event] = field(default_factory=deque)
     is_snapshotting: bool = False
     _held_micros: dict[int | None, int] = field(default_factory=dict)  # sums of the holds, by period
@@ -69,7 +70,7 @@ class Ledger:
         window_ms = budget.window_ms(now_ms)
         reserved_micros = sum(
             reserved.micros
-            for reserved in (*self.state.open.values(), *self.holds.values())
+            for reserved in (*self.state.open.values(), *self.holds.values(), *self.paid.values())
             if window_ms is None or (reserved.window_ms is not None and reserved.window_ms >= window_ms)
         )
         return Spent(counted(self.state, self._held_micros, budget, now_ms), reserved_micros)
@@ -103,7 +104,7 @@ class Ledger:
 
     @property
     def is_at_rest(self) -> bool:
-        return not self.holds and not self.in_flight and not self.state.open
+        return not self.holds and not self.paid and not self.in_flight and not self.state.open
 
     def ahead(self) -> LedgerState:
         """As the log will have it when everything in flight is written. Of this version it is that exactly."""

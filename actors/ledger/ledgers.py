@@ -2,9 +2,9 @@
 
 A command's price is first *held* in memory, synchronously, so that no two calls can spend the same money. The hold
 becomes durable, as `Reserved`, in the very append that makes the command durable; `Charged` rides with the command's
-end. If that append is refused, the hold is dropped and nothing was spent. What has no command (a stream, a call of an
-upstream) is reserved and settled by appends of its own, and is an open item of the ledger in between; a command's
-reservation is as open as the command.
+end. If that append is refused, the hold is dropped and nothing was spent. What has no command is reserved and settled
+by appends of its own (a call of an upstream), and is an open item of the ledger in between; a command's reservation is
+as open as the command. Or it is paid for at once (a stream): `payments`.
 
 What the log has written is applied when it answers, whoever still waits for that. Every stream here has one writer,
 this process. Which price and budget hold is governance's.
@@ -17,11 +17,12 @@ from typing import Protocol, TypeAlias
 import structlog
 import trio
 
-from actors.ledger.events import Charged, Event, Released, Reserved, encode
+from actors.ledger.events import Charged, Event, Refunded, Released, Reserved, encode
 from actors.ledger.ledger import PREFIX, Ledger, agent_of, encode_state, restored
 from actors.ledger.ledger import Agent as Agent
 from actors.ledger.ledger import UnreadableLedgerError as UnreadableLedgerError
 from actors.ledger.ledger import command_key as command_key
+from actors.ledger.payments import Payments
 from actors.ledger.rules import Budget, Exceeded, evolve
 from actors.log.store import (
     AppendAnswer,
@@ -86,6 +87,7 @@ class Ledgers:
         self._reserving: dict[tuple[Agent, str], _Reserving] = {}
         self._reserved: dict[str, Ledger] = {}  # by key: in the log, or submitted to it, and not settled
         self._owed: list[Entry] = []  # settlements that the log would not take: tried again as soon as it takes any
+        self._payments = Payments(store, self._settle, self._paid)
         self.charged_micros = 0
         """Since this process began. What a process before it had reserved, for an agent at rest, is not in it."""
 
@@ -212,9 +214,16 @@ class Ledgers:
                 self._reserved.pop(event.id, None)
                 if settled is not None and type(event) is Charged:
                     self.charged_micros += settled.micros
-            if ledger.state.version - ledger.snapshot_version >= SNAPSHOT_EVERY_EVENTS:
-                self._snapshot(ledger, event.at_ms)
-        if written and self._owed:
+            self._snapshot_if_due(ledger, event.at_ms)
+        if written:
+            self._pay_what_is_owed()
+
+    def _paid(self, ledger: Ledger, at_ms: int) -> None:
+        self._snapshot_if_due(ledger, at_ms)
+        self._pay_what_is_owed()
+
+    def _pay_what_is_owed(self) -> None:
+        if self._owed:
             owed, self._owed = self._owed, []
             for ledger, event in owed:
                 self._settle(ledger, event)
@@ -265,11 +274,30 @@ class Ledgers:
         self._reserving[whose] = reserving
         return reserving
 
+    async def pay(
+        self, tenant: str, sub: str, key: str, tool: str, micros: int, budget: Budget, now_ms: int
+    ) -> Exceeded | bool:
+        ledger = self._loaded.get((tenant, sub))
+        if ledger is None:
+            if not await self.prepare(tenant, sub):
+                return False
+            ledger = self._loaded[tenant, sub]
+        exceeded = ledger.hold(key, tool, micros, budget, now_ms)
+        return exceeded if exceeded is not None else await self._payments.pay(ledger, ledger.holds[key])
+
     def charge(self, tenant: str, sub: str, key: str, now_ms: int) -> None:
-        self._settle(self._loaded[tenant, sub], Charged(now_ms, key))
+        ledger = self._loaded[tenant, sub]
+        if key in ledger.paid:
+            self.charged_micros += self._payments.keep(ledger, key)
+        else:
+            self._settle(ledger, Charged(now_ms, key))
 
     def release(self, tenant: str, sub: str, key: str, now_ms: int) -> None:
-        self._settle(self._loaded[tenant, sub], Released(now_ms, key))
+        ledger = self._loaded[tenant, sub]
+        if key in ledger.paid:
+            self._payments.give_back(ledger, key, now_ms)
+        else:
+            self._settle(ledger, Released(now_ms, key))
 
     def _settle(self, ledger: Ledger, event: Event) -> None:
         """Whatever the log does not take now is owed: it stays reserved until then, or until the next start."""
@@ -278,13 +306,14 @@ class Ledgers:
             if isinstance(answer, AppendRefused):
                 self._owed.append((ledger, event))
 
-        if event.id in ledger.state.open and self._submit(ledger, event, then) is not None:
+        is_due = type(event) is Refunded or event.id in ledger.state.open
+        if is_due and self._submit(ledger, event, then) is not None:
             self._owed.append((ledger, event))
 
     def _submit(self, ledger: Ledger, event: Event, then: Then) -> AppendRefused | None:
         """By an append of its own."""
-        opened = (OpenItem(event.id, b""),) if isinstance(event, Reserved) else ()
-        closed = () if opened else (event.id,)
+        opened = (OpenItem(event.id, b""),) if type(event) is Reserved else ()
+        closed = () if opened or type(event) is Refunded else (event.id,)
         part = Part(ledger.stream, None, event.at_ms, (encode(event),), opened=opened, closed=closed)
 
         def arrived(answer: AppendAnswer | StoreFailedError) -> None:
@@ -297,6 +326,10 @@ class Ledgers:
         return refused
 
     # ---- snapshots --------------------------------------------------------------------------------------------------
+
+    def _snapshot_if_due(self, ledger: Ledger, at_ms: int) -> None:
+        if ledger.state.version - ledger.snapshot_version >= SNAPSHOT_EVERY_EVENTS:
+            self._snapshot(ledger, at_ms)
 
     async def snapshot(self, stream: str, now_ms: int) -> None:
         """Let compaction cut this stream, if it is a ledger's and its newest event is in no snapshot yet."""

@@ -1,9 +1,10 @@
 """How much an agent has spent, and whether it may spend more. No clock, no log.
 
 A reservation counts as spent from the moment it is made. Charging it changes nothing but that it cannot be released any
-more; releasing it gives the amount back. A budget with a period counts what was reserved since that period began, one
-without counts everything there ever was. Periods never go back: when the clock does, or a policy makes them longer,
-what counts for the newest one counts on, so that nothing can be spent twice.
+more; releasing it gives the amount back, and so does a refund of what was charged before it began. A budget with a
+period counts what was reserved since that period began, one without counts everything there ever was. Periods never go
+back: when the clock does, or a policy makes them longer, what counts for the newest one counts on, so that nothing can
+be spent twice.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from actors.ledger.events import Event, Opened, Released, Reserved
+from actors.ledger.events import Event, Opened, Refunded, Released, Reserved
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -77,14 +78,21 @@ def evolve(state: LedgerState, event: Event) -> Reserved | None:
     if type(event) is Opened:
         state.owner = event.id
         return None
+    if type(event) is Refunded:
+        _give_back(state, event)
+        return None
     reserved = state.open.pop(event.id, None)
     if reserved is None:  # in logs of an earlier form, a command's reservation has its `msg_id` alone
         reserved = state.open.pop(event.id.rpartition("/")[2], None)
     if reserved is not None and type(event) is Released:
-        state.used_micros -= reserved.micros
-        if reserved.window_ms is not None and reserved.window_ms == state.window_ms:
-            state.window_used_micros -= reserved.micros
+        _give_back(state, reserved)
     return reserved
+
+
+def _give_back(state: LedgerState, spent: Reserved | Refunded) -> None:
+    state.used_micros -= spent.micros
+    if spent.window_ms is not None and spent.window_ms == state.window_ms:
+        state.window_used_micros -= spent.micros
 
 
 def exceeded_by(

@@ -6,9 +6,9 @@ look is due or until there is trouble (a short write, a close), and sees the clo
 the connection is behind `Outlet`; who listens to what is `streams.py`'s.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import trio
 
 from actors.stream.fan_out import Audience
@@ -21,6 +21,10 @@ from schemas.sse import PING, close_event
 
 class Outlet(Protocol):
     """A stream's connection. Only `flush` and `finish` wait; nothing raises because the client is gone."""
+
+    @property
+    def ends_its_request(self) -> bool:
+        """Whether the task that opened the stream has nothing left to do: then the stream goes on in it."""
 
     @property
     def descriptor(self) -> int | None:
@@ -51,8 +55,7 @@ class Outlet(Protocol):
         """Give the connection up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscriber:
+class Subscriber(msgspec.Struct, frozen=True):
     """For whom a stream is open, and until when."""
 
     tenant: str

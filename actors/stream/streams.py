@@ -82,6 +82,14 @@ class Streams:
 
     async def seat(self, subscriber: Subscriber, source: Source) -> "Seat | Failed":
         """A place for a stream that is about to open: its cadence runs from here on. Use it as a context manager."""
+        seat = self.seat_now(subscriber, source)
+        if seat is not None:
+            return seat
+        audience = await self._audience(source)
+        return audience if isinstance(audience, Failed) else Seat(audience)
+
+    def seat_now(self, subscriber: Subscriber, source: Source) -> "Seat | Failed | None":
+        """As `seat`, without waiting; None when the node has to be asked."""
         agent = subscriber.tenant, subscriber.sub
         if (
             len(self.registry) >= self.settings.streams_max
@@ -90,8 +98,8 @@ class Streams:
             return Failed(Code.RATE_LIMITED, retry_after_ms=OVERLOAD_RETRY_MS)
         if self._is_over_quota(subscriber.tenant):
             return Seat(None)  # it will be told so by its own close event
-        audience = await self._audience(source)
-        return audience if isinstance(audience, Failed) else Seat(audience)
+        audience = self._audiences.get(source)
+        return None if audience is None or audience.ended else Seat(audience)
 
     def open(
         self, stream_id: str, subscriber: Subscriber, seat: "Seat", head: bytes, take: Callable[[], Outlet]
@@ -126,7 +134,8 @@ class Streams:
                     entry=self.registry.entry(stream_id, stream),
                     ask_stop=lambda: stream.close(StreamClose.NORMAL),
                     on_end=lambda crash: self._ended(stream_id, stream, crash),
-                )
+                ),
+                as_heir=outlet.ends_its_request,
             )
         except BaseException:
             outlet.close()

@@ -5,10 +5,10 @@ A life's exceptions stop here: they are reduced from groups, logged with their c
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
+import msgspec
 import structlog
 import trio
 
@@ -29,8 +29,7 @@ class Kind(Enum):
     """Nothing may go on without it: a crash stops the process at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildSpec:
+class ChildSpec(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     name: str
     """A fixed word of ours ("node", "pump"): it is written to the log."""
     run: Callable[[], Awaitable[None]]
@@ -69,6 +68,8 @@ class Child:
         self.asked = False
         self.ended = False
         self.cause: Exception | None = None
+        self.heir: Child | None = None
+        """Who goes on in its task."""
         self._crash_from_outside: Exception | None = None
         # Made before the task's first step, so that a cancel or a crash that comes even sooner is not lost.
         self._scope = trio.CancelScope()
@@ -115,7 +116,8 @@ class Child:
     def _settle(self, raised: Exception | None) -> None:
         crashes = [exc for exc in (self._crash_from_outside, raised) if exc is not None]
         self._crash_from_outside = None
-        self._scope = trio.CancelScope()
+        if self.spec.kind is Kind.PERMANENT:  # it may have another life
+            self._scope = trio.CancelScope()
         self.cause = first_leaf(crashes[0]) if crashes else None
         if crashes:
             log.error("actor_crashed", **self.log_fields(), causes=[cause for exc in crashes for cause in report(exc)])

@@ -5,15 +5,15 @@ up. Ending the actor that a newer one has replaced is left to whoever started th
 """
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 K = TypeVar("K", bound=Hashable)
 A = TypeVar("A")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Entry(Generic[K, A]):
+class Entry(msgspec.Struct, Generic[K, A], frozen=True, eq=False):
     """One actor under one name, as given to the supervisor. Compared by identity: two are never the same."""
 
     registry: "Registry[K, A]"

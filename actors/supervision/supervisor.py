@@ -35,20 +35,27 @@ class Supervisor:
         self._children: dict[Stage, dict[Child, None]] = {stage: {} for stage in Stage}
         self._in_flight = {stage: InFlight() for stage in Stage}
         self._asked: set[Stage] = set()
+        self._living: dict[trio.lowlevel.Task, Child] = {}
 
-    def start(self, spec: ChildSpec) -> Handle:
+    def start(self, spec: ChildSpec, *, as_heir: bool = False) -> Handle:
         """Start a child, synchronously: when this returns, the supervisor owns it and `on_end` will be called.
 
-        When it raises, nothing was started, and what the child was to own is still the caller's to close.
+        When it raises, nothing was started, and what the child was to own is still the caller's to close. `as_heir`: by
+        an actor that is about to end, without waiting for anything more. The child goes on in that actor's task, once
+        it has ended and however: one task less to make.
         """
         if self._nursery is None or spec.stage in self._asked:
             raise SupervisorStoppingError(f"no more actors are started in stage {spec.stage}")
         child = Child(spec)
-        try:
-            self._nursery.start_soon(self._supervise, child, name=spec.name)
-        except RuntimeError as exc:
-            # The nursery has closed and `run` has not had its turn yet to say so.
-            raise SupervisorStoppingError("the supervisor has stopped") from exc
+        before = self._living.get(trio.lowlevel.current_task()) if as_heir else None
+        if before is not None and before.heir is None:
+            before.heir = child
+        else:
+            try:
+                self._nursery.start_soon(self._supervise, child, name=spec.name)
+            except RuntimeError as exc:
+                # The nursery has closed and `run` has not had its turn yet to say so.
+                raise SupervisorStoppingError("the supervisor has stopped") from exc
         self._children[spec.stage][child] = None
         self._in_flight[spec.stage].enter()
         if spec.entry is not None:
@@ -80,6 +87,25 @@ class Supervisor:
             raise self._failure
 
     async def _supervise(self, child: Child) -> None:
+        """One child, then its heir."""
+        task = trio.lowlevel.current_task()
+        passing: BaseException | None = None
+        try:
+            while True:
+                self._living[task] = child
+                try:
+                    await self._see_through(child)
+                except BaseException as exc:  # cancelled, as a rule: then its heir is too, at its first checkpoint
+                    passing = exc if passing is None else passing
+                if child.heir is None:
+                    break
+                child = child.heir
+        finally:
+            del self._living[task]
+        if passing is not None:
+            raise passing
+
+    async def _see_through(self, child: Child) -> None:
         """All the lives of one child, and its end."""
         crashes_s: tuple[float, ...] = ()
         try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from bench.fanout.servers import Server
 
 LOAD_CORE = 1
+AT_ONCE = 64
 
 
 def compiled(folder: Path, name: str) -> Path:
@@ -39,9 +40,13 @@ class Clients:
         command += map(str, server.publish)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def open(self, count: int, stalled: int = 0) -> float:
-        """Open so many more streams; how long it took, in seconds."""
-        return self._ask(f"open {count} {stalled}")[1]
+    def open(self, count: int, stalled: int = 0, at_once: int = AT_ONCE) -> float:
+        """Open so many more streams, `at_once` under way; how long it took, in seconds."""
+        return self._ask(f"open {count} {stalled} {at_once}")[1]
+
+    def await_ends(self) -> float:
+        """Until the server has ended every stream; how long it took, in seconds."""
+        return self._ask("ended")[1]
 
     def watch(self, seconds: float, hz: float = 0) -> Run:
         frames, elapsed_s, load_s, server_s, samples, p50_us, p99_us, max_us, closed, lost = self._ask(

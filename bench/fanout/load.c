@@ -4,8 +4,10 @@
 //   load PORT SERVER_PID REQUEST_FILE post POST_FILE    publishes by an HTTP request with the stamp put in
 //
 // Orders come on standard input, one a line, and each is answered by a line:
-//   open COUNT STALLED        COUNT more streams, STALLED of them with a small receive buffer and never read again
+//   open COUNT STALLED [AT_ONCE]   COUNT more streams, STALLED of them with a small receive buffer and never read again
 //       -> opened COUNT SECONDS
+//   ended                     wait until the server has ended every stream
+//       -> ended COUNT SECONDS
 //   run SECONDS HZ            publish HZ frames a second for so long; 0: the next one when all streams have the one
 //                             before the last (FRAMES_AHEAD)
 //       -> ran FRAMES SECONDS LOAD_CPU_S SERVER_CPU_S SAMPLES P50_US P99_US MAX_US CLOSED LOST
@@ -142,12 +144,12 @@ static int receive(struct stream *stream) {
     return 1;
 }
 
-static void open_streams(int count, int stalled) {
+static void open_streams(int count, int stalled, int at_once) {
     double began = now();
     int begun = 0, opened = 0, first = streams_count;
     struct epoll_event events[EVENTS_MAX];
     while (opened < count) {
-        while (begun < count && begun - opened < IN_FLIGHT_MAX) {
+        while (begun < count && begun - opened < at_once) {
             struct stream *stream = &streams[streams_count];
             memset(stream, 0, sizeof *stream);
             stream->stalled = (long)(begun + 1) * stalled / count > (long)begun * stalled / count;
@@ -172,6 +174,27 @@ static void open_streams(int count, int stalled) {
         }
     }
     printf("opened %d %f\n", count, now() - began);
+}
+
+static void await_ends(void) {
+    double began = now();
+    int ended = 0;
+    struct epoll_event events[EVENTS_MAX];
+    while (ended < streams_count) {
+        int ready = epoll_wait(epoll, events, EVENTS_MAX, 60000);
+        if (ready <= 0) {
+            fprintf(stderr, "%d of %d streams ended, then nothing for a minute\n", ended, streams_count);
+            exit(1);
+        }
+        for (int i = 0; i < ready; i++) {
+            struct stream *stream = &streams[events[i].data.u32];
+            if (receive(stream)) continue;
+            close(stream->fd);
+            ended++;
+        }
+    }
+    printf("ended %d %f\n", ended, now() - began);
+    streams_count = stalled_count = 0;
 }
 
 static void publish(int place) {
@@ -269,10 +292,12 @@ int main(int argc, char **argv) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     char line[256];
     while (fgets(line, sizeof line, stdin)) {
-        int count, stalled;
+        int count, stalled, at_once = IN_FLIGHT_MAX;
         double seconds, hz;
-        if (sscanf(line, "open %d %d", &count, &stalled) == 2 && streams_count + count <= STREAMS_MAX)
-            open_streams(count, stalled);
+        if (sscanf(line, "open %d %d %d", &count, &stalled, &at_once) >= 2 && streams_count + count <= STREAMS_MAX)
+            open_streams(count, stalled, at_once);
+        else if (!strcmp(line, "ended\n"))
+            await_ends();
         else if (sscanf(line, "run %lf %lf", &seconds, &hz) == 2)
             run(seconds, hz);
         else

@@ -66,9 +66,14 @@ async def live(gateway: Running, node_id: str) -> NodeActor:
         await trio.sleep(0.02)
 
 
-def request(gateway: Running, node: NodeActor) -> bytes:
+def token_of(gateway: Running) -> str:
+    """Of a new agent, which may read."""
     sub = f"agent_{uuid.uuid4()}"
-    token = gateway.folder.mint(TokenClass.AGENT_RUNTIME, sub, TENANT, [Scope.READ_ONLY], 3600, str(ULID()), wall_ms())
+    return gateway.folder.mint(TokenClass.AGENT_RUNTIME, sub, TENANT, [Scope.READ_ONLY], 3600, str(ULID()), wall_ms())
+
+
+def request(gateway: Running, node: NodeActor) -> bytes:
+    token = token_of(gateway)
     tool = f"sys.{node.identity.node_id}.metrics.subscribe"
     body = msgspec.json.encode({"tool": tool, "arguments": {"interval_ms": INTERVAL_MS}})
     head = (

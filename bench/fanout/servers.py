@@ -99,7 +99,8 @@ class Server:
             self.process.stdout.close()
 
 
-def start(name: str, folder: Path, limit: Path) -> Server:
+def start(name: str, folder: Path, limit: Path, root: Path = ROOT) -> Server:
+    """`root` is the tree that a server in Python is run from."""
     if name == "nchan":
         return start_nchan(folder)
     event = folder / "event"
@@ -109,7 +110,7 @@ def start(name: str, folder: Path, limit: Path) -> Server:
     command = [str(limit), str(event)] if name == "limit" else [sys.executable, "-m", "bench.fanout", "--serve", name]
     process = subprocess.Popen(
         ["taskset", "-c", str(SERVER_CORE), *command, str(fifo)],
-        cwd=ROOT,
+        cwd=root,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=None if os.environ.get("FANOUT_DEBUG") else subprocess.DEVNULL,

@@ -109,6 +109,11 @@ class Admitted(msgspec.Struct, Generic[T], frozen=True):
         """Whether there is anything to pay, or to ask."""
         return self.asks_owner or bool(self.price_micros)
 
+    @property
+    def has_rates(self) -> bool:
+        """Whether any may concern it."""
+        return self.asks_owner or (self.rules is not None and bool(self.rules.rates))
+
     def hold(self, node_id: str, msg_id: str) -> Exceeded | None:
         """Set the price of this command aside; checked once more, for others may have spent meanwhile."""
         if self.account is None or self.rules is None or self.price_micros is None:
@@ -244,9 +249,12 @@ class Admission:
             assert admitted is not None
         return admitted
 
-    def reserve(self, admitted: Admitted[Any], key: str, record: CallRecord, ms_max: int = 0) -> "Reservation":
-        """The price of what has no command of its own, or has none yet. `ms_max` is what it takes at most."""
-        return Reservation(self, admitted, key, record, ms_max, self._now)
+    def reserve(
+        self, admitted: Admitted[Any], key: str, record: CallRecord, ms_max: int = 0, *, at_once: bool = False
+    ) -> "Reservation":
+        """The price of what has no command of its own, or has none yet. `ms_max` is what it takes at most; what begins
+        `at_once`, or not at all, is charged in the same append."""
+        return Reservation(self, admitted, key, record, ms_max, self._now, at_once=at_once)
 
 
 class Reservation:
@@ -260,6 +268,7 @@ class Reservation:
     __slots__ = (
         "_admission",
         "_admitted",
+        "_at_once",
         "_is_made",
         "_key",
         "_ms_max",
@@ -279,8 +288,11 @@ class Reservation:
         record: CallRecord,
         ms_max: int,
         now: Callable[[], Moment],
+        *,
+        at_once: bool,
     ) -> None:
         self._admission = admission
+        self._at_once = at_once
         self._admitted = admitted
         self._key = key
         self._record = record
@@ -305,9 +317,9 @@ class Reservation:
                     return no
                 return self._if_still_good()
             tenant, sub, tool = admitted.principal.tenant, admitted.principal.sub, admitted.target.name
-            reserved = await governor.purse.reserve(
-                tenant, sub, self._key, tool, price_micros, rules.budget, admitted.now_ms
-            )
+            purse = governor.purse
+            reserve = purse.pay if self._at_once else purse.reserve
+            reserved = await reserve(tenant, sub, self._key, tool, price_micros, rules.budget, admitted.now_ms)
             if isinstance(reserved, Exceeded):
                 return admitted.over_budget(reserved)
             if not reserved:

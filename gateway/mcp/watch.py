@@ -136,7 +136,7 @@ class Watches:
         record.policy = admission.revision
         if isinstance(admitted, No):
             return admitted
-        async with admission.reserve(admitted, correlation_id, record) as reservation:
+        async with admission.reserve(admitted, correlation_id, record, at_once=True) as reservation:
             if isinstance(reservation, No):
                 return reservation
             if watch.hears(tool.target.node_id):  # another request was as quick: one of the two is paid for

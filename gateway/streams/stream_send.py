@@ -19,6 +19,8 @@ _END = {"type": "http.response.body", "body": b"", "more_body": False}
 class StreamSend:
     """Implements `actors.stream.actor.Outlet`; `serve` is run by the request's own task."""
 
+    ends_its_request = False  # which passes the stream's bytes on
+
     _actor: StreamActor
 
     def __init__(self, headers: Iterable[tuple[bytes, bytes]]) -> None:

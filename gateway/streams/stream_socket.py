@@ -27,6 +27,8 @@ _outq = array("i", [0])  # one for all: it is read before anybody else can run
 class StreamSocket:
     """Implements `actors.stream.actor.Outlet` and `gateway.net.pump.Owner`."""
 
+    ends_its_request = True
+
     __slots__ = ("_actor", "_gone", "_input_bytes_left", "_pump", "_sock", "_unsent")
 
     def __init__(self, sock: socket.socket, pump: Pump, input_bytes_max: int) -> None:

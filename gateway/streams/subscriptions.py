@@ -61,7 +61,7 @@ class Subscriptions:
         correlation_id = record.correlation_id = self._new_id()
         target = target_of(name)
         if isinstance(target, ToolName):
-            record.tool, record.target = str(target), target
+            record.tool, record.target = name if "." in name else str(target), target
         try:
             opened = await self._open(record, correlation_id, target, arguments, head, take)
             if isinstance(opened, No):
@@ -84,17 +84,18 @@ class Subscriptions:
         take: Callable[[], Outlet],
     ) -> StreamActor | No:
         admission = self._calls.admission
-        find = partial(admission.device, target, streaming=True)
-        admitted = await admission.admit(record.principal, find, arguments)
+        found = admission.device(target, streaming=True)
+        admitted = admission.admit_now(record.principal, found, arguments, record.arrived)
+        if admitted is None:  # hardly ever: else there is nothing to wait for, and it is still the same moment
+            find = partial(admission.device, target, streaming=True)
+            admitted = await admission.admit(record.principal, find, arguments)
         record.policy = admission.revision
         if isinstance(admitted, No):
             return admitted
-        async with admission.reserve(admitted, correlation_id, record) as reservation:
+        async with admission.reserve(admitted, correlation_id, record, at_once=True) as reservation:
             if isinstance(reservation, No):
                 return reservation
-            opened = await self._start(
-                admitted, correlation_id, lambda: head(Opening(correlation_id, self._calls.rates_left(record))), take
-            )
+            opened = await self._start(admitted, record, correlation_id, head, take)
             if isinstance(opened, StreamActor):
                 reservation.reached, record.price_micros = True, reservation.price_micros
         return opened
@@ -102,19 +103,25 @@ class Subscriptions:
     async def _start(
         self,
         admitted: Admitted[DeviceTarget],
+        record: CallRecord,
         correlation_id: str,
-        head: Callable[[], bytes],
+        head: Callable[[Opening], bytes],
         take: Callable[[], Outlet],
     ) -> StreamActor | No:
-        principal, tool, now = admitted.principal, admitted.target.tool, self._now()
-        interval = REGISTRY[tool.input_id].document["properties"]["interval_ms"]
-        interval_ms = int(admitted.arguments.get("interval_ms", interval["default"]))
-        expires_s = now.mono_s + (principal.expires_at_ms - now.wall_ms) / 1000
+        principal, tool, arrived, streams = admitted.principal, admitted.target.tool, record.arrived, self.streams
+        interval_ms = admitted.arguments.get("interval_ms")
+        if interval_ms is None:
+            interval_ms = REGISTRY[tool.input_id].document["properties"]["interval_ms"]["default"]
+        expires_s = arrived.mono_s + (principal.expires_at_ms - arrived.wall_ms) / 1000
         subscriber = Subscriber(principal.tenant, principal.sub, principal.credential_id, expires_s)
-        seat = await self.streams.seat(subscriber, (tool.target.node_id, tool.name, interval_ms))
+        source = (tool.target.node_id, tool.name, int(interval_ms))
+        seat = streams.seat_now(subscriber, source)
+        if seat is None:
+            seat = await streams.seat(subscriber, source)
+            if not self._calls.admission.still_good(principal):  # a node may be far away
+                return TOKEN_ENDED
         if isinstance(seat, Failed):
             return No.because(seat)
         with seat:
-            if not self._calls.admission.still_good(principal):  # a node may be far away
-                return TOKEN_ENDED
-            return self.streams.open(correlation_id, subscriber, seat, head(), take)
+            rates = self._calls.rates_left(record) if admitted.has_rates else ()
+            return streams.open(correlation_id, subscriber, seat, head(Opening(correlation_id, rates)), take)

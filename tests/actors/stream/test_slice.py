@@ -47,6 +47,8 @@ class FakeOutlet:
         self._descriptor = descriptor
         self._actor: StreamActor | None = None
 
+    ends_its_request = True
+
     @property
     def descriptor(self) -> int | None:
         return None if self.unsent or self.is_gone else self._descriptor

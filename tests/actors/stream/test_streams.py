@@ -36,6 +36,8 @@ class FakeOutlet:
         self.closed = False
         self._fails = fails
 
+    ends_its_request = True
+
     @property
     def descriptor(self) -> None:
         return None
