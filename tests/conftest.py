@@ -7,6 +7,9 @@ import trio
 from hypothesis import settings
 
 from gateway.engine.server_run import ServerRun
+from gateway.net.http1.tls_connection import ALPN
+from tests import transport as transports
+from tests.certificates import tls_contexts
 from tests.signals import let_children_hear
 
 let_children_hear()
@@ -15,6 +18,22 @@ settings.register_profile("heliograph", deadline=None)  # how long something too
 settings.load_profile("heliograph")
 
 BYTES_MAX = 2**36  # JetStream counts what objects may grow to, not what they have
+
+
+@pytest.fixture(scope="session")
+def contexts(tmp_path_factory: pytest.TempPathFactory) -> transports.Contexts:
+    """TLS of a server and of a client that trusts it, for all tests that change neither."""
+    server, client = tls_contexts(tmp_path_factory.mktemp("tls"))
+    server.set_alpn_protocols(ALPN)
+    return server, client
+
+
+@pytest.fixture(params=["plain", "tls"])
+def transport(request: pytest.FixtureRequest) -> Iterator[str]:
+    """What holds in the clear holds over TLS: sites and clients of this test speak the one, then the other."""
+    transports.use(request.getfixturevalue("contexts") if request.param == "tls" else None)
+    yield request.param
+    transports.use(None)
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,10 @@ class Outlet(Protocol):
         """To write frames to, past this; None while something waits here, or where there is none."""
 
     def belongs_to(self, actor: "StreamActor") -> None:
-        """From here on this actor hears of what the client does: `close`, `client_gone`, `crash`."""
+        """From here on this actor hears of what the client does: `close`, `client_gone`, `crash`.
+
+        Where bytes become others on their way out (TLS), `write` tells it by `sealed` how many there are more.
+        """
 
     def write(self, data: bytes) -> bool:
         """Take it all. False when some of it has to wait for the client: then `flush` is called."""
@@ -101,8 +104,8 @@ class StreamActor:
             await self._outlet.finish()
 
     def write_head(self, head: bytes, now_s: float) -> None:
-        self._outlet.write(head)
         self.rules.wrote(len(head), now_s)
+        self._outlet.write(head)
 
     def look(self, now_s: float) -> int | None:
         """Implements `actors.stream.slice.Stream`, as `offer` and `fell_short` do."""
@@ -129,6 +132,10 @@ class StreamActor:
             self._outlet.keep(event[sent:])
             self._wake()
 
+    def sealed(self, added_bytes: int) -> None:
+        """What was written last became so much longer on its way out."""
+        self.rules.sealed(added_bytes)
+
     def close(self, close: StreamClose) -> None:
         """End it for a reason that lies outside of it. The first reason stands."""
         self.rules.end(close)
@@ -151,8 +158,8 @@ class StreamActor:
                 self.audience.step_out(self)
             self.rules.looked(self._outlet.outstanding(), now_s)
             if self.rules.tick(now_s):
-                self._outlet.write(PING)
                 self.rules.wrote(len(PING), now_s)
+                self._outlet.write(PING)
         if self.rules.closed is not None:
             self._say_goodbye()
 

@@ -79,6 +79,13 @@ class StreamRules:
         self._pending.append(size)
         return True
 
+    def sealed(self, added_bytes: int) -> None:
+        """What was written last takes so many bytes more on its connection (TLS), and is acknowledged with them."""
+        if self._loose_bytes or not self._pending:
+            self._loose_bytes += added_bytes
+        else:
+            self._pending[-1] += added_bytes
+
     # ---- what is seen -----------------------------------------------------------------------------------------------
 
     def looked(self, outstanding_bytes: int, now_s: float) -> None:

@@ -3,9 +3,9 @@
 And `POST /devices/renew`, within the same limits: read here, answered by `renewals`.
 
 Each connection has a task of its own until it is authenticated: the WebSocket handshake, then one `auth` frame, each
-within its time. Then the raw socket is taken from trio and given to the node's actor, and the task ends. How many may
-be on their way at once is bounded, in all and for each address, so that strangers cannot keep nodes out; that bounds
-TLS handshakes too. Behind a trusted proxy the address is the one that the proxy vouches for in the upgrade request.
+within its time. Then the socket is given to the node's actor, and the task ends. How many may be on their way at once
+is bounded, in all and for each address, so that strangers cannot keep nodes out; that bounds TLS handshakes too. Behind
+a trusted proxy the address is the one that the proxy vouches for in the upgrade request.
 """
 
 import contextlib
@@ -16,7 +16,6 @@ import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import TypeAlias
 
 import msgspec
 import structlog
@@ -33,12 +32,14 @@ from actors.supervision.child import ChildSpec, Kind
 from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
-from gateway.devices.node_socket import NodeProtocol, NodeSocket, PlainNodeSocket, SocketSettings, TlsNodeSocket
+from gateway.devices.node_socket import NodeProtocol, NodeSocket, SocketSettings
 from gateway.devices.renewal_rules import OVERLOADED, Refusal, is_renewal, read_head
 from gateway.devices.renewals import Ask, Renewals
 from gateway.net.addresses import Addresses, Network
 from gateway.net.listening import open_listeners
 from gateway.net.pump import Pump
+from gateway.net.socket_tasks import receive, send_all, shake_hands
+from gateway.net.tls_socket import AnySocket, TlsSocket
 from gateway.net.websocket.frame_reader import FrameReader
 from schemas.closes import NodeClose
 from schemas.errors import CODE_OF_STATUS, envelope
@@ -57,7 +58,6 @@ _NOT_HTTP = (
     + f"Content-Length: {len(_NOT_HTTP_BODY)}\r\n\r\n".encode()
     + _NOT_HTTP_BODY
 )
-Stream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,44 +200,46 @@ class DeviceListener:
     # ---- a stranger -------------------------------------------------------------------------------------------------
 
     async def _greet(self, raw: trio.SocketStream, stranger: _Stranger) -> None:
-        stream: Stream = raw
+        tcp = socket.socket(fileno=raw.socket.detach())
+        tcp.setblocking(False)
+        sock: AnySocket = tcp
         adopted = False
         try:
             protocol = NodeProtocol()
             asked: _Upgraded | Ask | None = None
             with trio.move_on_after(self._settings.handshake_s_max):
                 if self._tls is not None:
-                    stream = trio.SSLStream(raw, self._tls, server_side=True, https_compatible=True)
-                    await stream.do_handshake()
-                asked = await self._hear_request(stream, protocol, stranger)
+                    sock = TlsSocket(tcp, self._tls)
+                    await shake_hands(sock)
+                asked = await self._hear_request(sock, protocol, stranger)
             if isinstance(asked, Ask):
                 assert self._renewals is not None
-                await self._say_and_linger(stream, await self._renewals.answer(asked))
+                await self._say_and_linger(sock, await self._renewals.answer(asked))
             elif protocol.state is OPEN and asked is not None:  # else its time was up as it was being told
-                adopted = await self._admit(stream, protocol, asked)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, ssl.SSLError, ConnectionError):
+                adopted = await self._admit(sock, protocol, asked)
+        except trio.BrokenResourceError:
             pass
         finally:
             self._let_go(stranger)
             if not adopted:
-                raw.socket.close()
+                sock.close()
 
     async def _hear_request(
-        self, stream: Stream, protocol: NodeProtocol, stranger: _Stranger
+        self, sock: AnySocket, protocol: NodeProtocol, stranger: _Stranger
     ) -> _Upgraded | Ask | None:
         """The HTTP half. None: it was answered by an error, and that was all."""
         head = b""
         while _END_OF_HEAD not in head and len(head) <= self._settings.head_bytes_max:
-            head += await _receive(stream)
+            head += await _receive(sock)
         head, end, rest = head.partition(_END_OF_HEAD)
         if len(head) > self._settings.head_bytes_max:
-            await self._say_and_linger(stream, _NOT_HTTP)
+            await self._say_and_linger(sock, _NOT_HTTP)
             return None
         if self._renewals is not None and is_renewal(head):
-            return await self._hear_renewal(stream, head + end, rest, stranger)
-        return await self._upgrade(stream, protocol, stranger, head + end, rest)
+            return await self._hear_renewal(sock, head + end, rest, stranger)
+        return await self._upgrade(sock, protocol, stranger, head + end, rest)
 
-    async def _hear_renewal(self, stream: Stream, head: bytes, data: bytes, stranger: _Stranger) -> Ask | None:
+    async def _hear_renewal(self, sock: AnySocket, head: bytes, data: bytes, stranger: _Stranger) -> Ask | None:
         read = read_head(head)
         if isinstance(read, Refusal):
             return Ask(read)
@@ -247,7 +249,7 @@ class DeviceListener:
         if self._is_over(address):
             return Ask(OVERLOADED)
         while len(data) < read.body_bytes:
-            data += await _receive(stream)
+            data += await _receive(sock)
         return Ask(read, data[: read.body_bytes])
 
     def _address_of(self, stranger: _Stranger, forwarded: Iterable[bytes]) -> str | None:
@@ -263,13 +265,13 @@ class DeviceListener:
         return over_address or self.strangers > settings.strangers_max
 
     async def _upgrade(
-        self, stream: Stream, protocol: NodeProtocol, stranger: _Stranger, head: bytes, early: bytes
+        self, sock: AnySocket, protocol: NodeProtocol, stranger: _Stranger, head: bytes, early: bytes
     ) -> _Upgraded | None:
         """Answer the request by an upgrade, or by an error and the end of the connection."""
         protocol.receive_data(head)
         request = next((event for event in protocol.events_received() if isinstance(event, Request)), None)
         if request is None:
-            await self._say_and_linger(stream, _NOT_HTTP)
+            await self._say_and_linger(sock, _NOT_HTTP)
             return None
         forwarded = (value.encode("latin-1") for value in request.headers.get_all("X-Forwarded-For"))
         address = self._address_of(stranger, forwarded)
@@ -286,9 +288,9 @@ class DeviceListener:
         protocol.send_response(response)
         answer = b"".join(protocol.data_to_send())
         if protocol.state is OPEN:
-            await stream.send_all(answer)
+            await send_all(sock, answer)
             return _Upgraded(early, _agent_of(request))
-        await self._say_and_linger(stream, answer)
+        await self._say_and_linger(sock, answer)
         return None
 
     def _refusal(self, request: Request, address: str) -> HTTPStatus | None:
@@ -301,20 +303,20 @@ class DeviceListener:
             return HTTPStatus.BAD_REQUEST
         return None
 
-    async def _admit(self, stream: Stream, protocol: NodeProtocol, upgraded: _Upgraded) -> bool:
+    async def _admit(self, sock: AnySocket, protocol: NodeProtocol, upgraded: _Upgraded) -> bool:
         """Wait for the `auth` frame; adopt the socket, or close it with the code that the frame deserves."""
         reader = FrameReader(protocol)
         verdict: Authenticated | NodeClose = NodeClose.TIMEOUT
         with trio.move_on_after(self._settings.auth_s_max):
-            frame = await self._first_frame(stream, protocol, reader, upgraded.early)
+            frame = await self._first_frame(sock, protocol, reader, upgraded.early)
             verdict = self._authenticate(frame) if frame is not None else NodeClose.NORMAL
         if isinstance(verdict, NodeClose):
-            await self._turn_away(stream, protocol, verdict)
+            await self._turn_away(sock, protocol, verdict)
             return False
-        return self._adopt(stream, protocol, reader, replace(verdict, agent=upgraded.agent))
+        return self._adopt(sock, protocol, reader, replace(verdict, agent=upgraded.agent))
 
     async def _first_frame(
-        self, stream: Stream, protocol: NodeProtocol, reader: FrameReader, data: bytes
+        self, sock: AnySocket, protocol: NodeProtocol, reader: FrameReader, data: bytes
     ) -> Frame | BadFrame | None:
         """The first message; None when the node says goodbye instead.
 
@@ -350,39 +352,32 @@ class DeviceListener:
                 too_large = isinstance(protocol.parser_exc, PayloadTooBig)
                 return BadFrame(Fault.TOO_LARGE if too_large else Fault.NOT_JSON)
             if pongs := protocol.data_to_send():
-                await stream.send_all(b"".join(pongs))
-            data = await _receive(stream)
+                await send_all(sock, b"".join(pongs))
+            data = await _receive(sock)
 
-    async def _turn_away(self, stream: Stream, protocol: NodeProtocol, close: NodeClose) -> None:
+    async def _turn_away(self, sock: AnySocket, protocol: NodeProtocol, close: NodeClose) -> None:
         log.info("node_turned_away", code=close.value.code, reason=close.value.reason)
         if protocol.state is OPEN:
             protocol.send_close(close.value.code, close.value.reason)
-        await self._say_and_linger(stream, b"".join(protocol.data_to_send()))
+        await self._say_and_linger(sock, b"".join(protocol.data_to_send()))
 
-    async def _say_and_linger(self, stream: Stream, last_words: bytes) -> None:
+    async def _say_and_linger(self, sock: AnySocket, last_words: bytes) -> None:
         """Until it hangs up, for a moment: closing with unread input would take the last words back."""
         with trio.move_on_after(self._settings.sockets.close_s_max), contextlib.suppress(trio.BrokenResourceError):
-            await stream.send_all(last_words)
+            await send_all(sock, last_words)
             while True:
-                await _receive(stream)
+                await _receive(sock)
 
-    def _adopt(self, stream: Stream, protocol: NodeProtocol, reader: FrameReader, proved: Authenticated) -> bool:
+    def _adopt(self, sock: AnySocket, protocol: NodeProtocol, reader: FrameReader, proved: Authenticated) -> bool:
         """Give the socket to the node's actor. No checkpoint in here: it always has exactly one owner."""
-        node_socket: NodeSocket
-        if isinstance(stream, trio.SSLStream):
-            node_socket = TlsNodeSocket(stream, reader, protocol, self._settings.sockets)
-        else:
-            raw = socket.socket(fileno=stream.socket.detach())
-            raw.setblocking(False)
-            node_socket = PlainNodeSocket(raw, reader, protocol, self._settings.sockets, self._pump)
+        node_socket = NodeSocket(sock, reader, protocol, self._settings.sockets, self._pump)
         try:
             actor, handle = self._fleet.start_session(proved, node_socket, node_socket.end)
         except SupervisorStoppingError:
             node_socket.end(None)
             return True
         node_socket.belongs_to(actor, handle.crash)
-        if isinstance(node_socket, PlainNodeSocket):
-            node_socket.start_reading()
+        node_socket.start_reading()
         return True
 
 
@@ -392,8 +387,8 @@ def _agent_of(request: Request) -> str | None:
     return said[0] if len(said) == 1 and _AGENT.fullmatch(said[0]) else None
 
 
-async def _receive(stream: Stream) -> bytes:
-    data = bytes(await stream.receive_some(STRANGER_READ_BYTES))
+async def _receive(sock: AnySocket) -> bytes:
+    data = await receive(sock, STRANGER_READ_BYTES)
     if not data:
         raise trio.BrokenResourceError
     return data

@@ -1,12 +1,10 @@
 """A node's WebSocket after its handshake: frames to its actor, bytes to its socket, neither ever waiting.
 
-Reading is the pump's (`on_readable`) or, over TLS, a task's; both end in `feed`. Writing goes straight to the socket
-while it takes it; what it does not take waits here, at most `unsent_frames_max` frames, and `run` flushes it. What the
-frames mean is the actor's; what an unreadable one is worth is said in our close codes, not in WebSocket's.
+Reading is the pump's (`on_readable`). Writing goes straight to the socket while it takes it; what it does not take
+waits here, at most `unsent_frames_max` frames, and `run` flushes it. Whether that is over TLS, only the socket knows.
+What the frames mean is the actor's; what an unreadable one is worth is said in our close codes, not in WebSocket's.
 """
 
-import socket
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from websockets.protocol import OPEN
 
 from actors.node.services import Receiver
 from gateway.net.pump import Pump
+from gateway.net.tls_socket import AnySocket
 from gateway.net.websocket.frame_reader import FrameReader
 from gateway.net.websocket.protocol import WireProtocol
 from schemas.closes import NodeClose
@@ -30,7 +29,6 @@ class SocketSettings:
     unsent_frames_max: int = 64  # more that the node does not read: 4413
     read_bytes_max: int = 8 * 1024  # taken from one socket before the next one has its turn
     control_frames_max: int = 16  # pings and fragments in one read; more: 4429
-    stuck_s_max: float = 0.5  # over TLS: a write under way for longer means that the node does not read
     close_s_max: float = 1.0  # for the close frame to go out and the node to hang up; then the socket is closed
 
 
@@ -44,10 +42,14 @@ class NodeProtocol(WireProtocol):
         )
 
 
-class NodeSocket(ABC):
-    """Implements `actors.node.services.Connection`. How bytes get in and out is for the two kinds below."""
+class NodeSocket:
+    """A non-blocking socket. Implements `actors.node.services.Connection` and `gateway.net.pump.Owner`."""
 
-    def __init__(self, reader: FrameReader, protocol: NodeProtocol, settings: SocketSettings) -> None:
+    def __init__(
+        self, sock: AnySocket, reader: FrameReader, protocol: NodeProtocol, settings: SocketSettings, pump: Pump
+    ) -> None:
+        self._sock = sock
+        self._pump = pump
         self._reader = reader
         self._protocol = protocol
         self._settings = settings
@@ -71,6 +73,18 @@ class NodeSocket(ABC):
         self._crash(exc)
 
     # ---- in ---------------------------------------------------------------------------------------------------------
+
+    def start_reading(self) -> None:
+        self._pump.register(self._sock, self)
+
+    def on_readable(self) -> None:
+        try:
+            data = self._sock.recv(self._settings.read_bytes_max)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self.feed(data)
 
     def feed(self, data: bytes) -> None:
         """Bytes from the node; none means that it is gone."""
@@ -119,6 +133,7 @@ class NodeSocket(ABC):
                 self._actor.close(NodeClose.NORMAL)
 
     def _hang_up(self) -> None:
+        self._pump.unregister(self._sock)
         self._gone.set()
         self._parted.set()
         self._has_work.set()
@@ -172,55 +187,6 @@ class NodeSocket(ABC):
         """Whether the node does not read: more is waiting than it may."""
         return len(self._unsent) >= self._settings.unsent_frames_max
 
-    @abstractmethod
-    def _flush_now(self) -> None:
-        """Write what can be written without waiting; set `_has_work` if anything is left."""
-
-    @abstractmethod
-    async def _flush_all(self) -> None:
-        """Write everything, waiting for room."""
-
-    @abstractmethod
-    def _release(self) -> None:
-        """Let go of the socket."""
-
-    def end(self, cause: Exception | None) -> None:
-        """After the actor's last step. If it crashed, the node is told so as far as that goes without waiting."""
-        if cause is not None and not self._gone.is_set():
-            self.close(NodeClose.INTERNAL)
-        self._release()
-        self._closing = True
-        # Each of these leads back here, and what has ended is to be freed now, not by the next search for cycles.
-        self._actor = self._crash = None
-        self._protocol.parser.close()
-
-
-class PlainNodeSocket(NodeSocket):
-    """A raw non-blocking socket, read by the pump (it implements `gateway.net.pump.Owner`)."""
-
-    def __init__(
-        self, sock: socket.socket, reader: FrameReader, protocol: NodeProtocol, settings: SocketSettings, pump: Pump
-    ) -> None:
-        super().__init__(reader, protocol, settings)
-        self._sock = sock
-        self._pump = pump
-
-    def start_reading(self) -> None:
-        self._pump.register(self._sock, self)
-
-    def on_readable(self) -> None:
-        try:
-            data = self._sock.recv(self._settings.read_bytes_max)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self.feed(data)
-
-    def _hang_up(self) -> None:
-        self._pump.unregister(self._sock)
-        super()._hang_up()
-
     def _flush_now(self) -> None:
         try:
             while self._unsent:
@@ -240,63 +206,13 @@ class PlainNodeSocket(NodeSocket):
             await trio.lowlevel.wait_writable(self._sock)
             self._flush_now()
 
-    def _release(self) -> None:
+    def end(self, cause: Exception | None) -> None:
+        """After the actor's last step. If it crashed, the node is told so as far as that goes without waiting."""
+        if cause is not None and not self._gone.is_set():
+            self.close(NodeClose.INTERNAL)
         self._pump.unregister(self._sock)
         self._sock.close()
-
-
-class TlsNodeSocket(NodeSocket):
-    """A TLS stream, read and written by tasks: OpenSSL's buffers are not the kernel's to announce."""
-
-    def __init__(
-        self,
-        stream: trio.SSLStream[trio.SocketStream],
-        reader: FrameReader,
-        protocol: NodeProtocol,
-        settings: SocketSettings,
-    ) -> None:
-        super().__init__(reader, protocol, settings)
-        self._stream = stream
-        self._writing_since_s: float | None = None
-
-    async def run(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read)
-            await super().run()
-            nursery.cancel_scope.cancel()
-
-    async def _read(self) -> None:
-        while not self._gone.is_set():
-            try:
-                data = bytes(await self._stream.receive_some(self._settings.read_bytes_max))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                data = b""
-            self.feed(data)
-
-    def _is_backed_up(self) -> bool:
-        # Nothing is written inside `send` here, so that many frames may wait although the node reads: what tells is a
-        # write that does not come to its end.
-        since_s = self._writing_since_s
-        is_stuck = since_s is not None and trio.current_time() - since_s > self._settings.stuck_s_max
-        return is_stuck and super()._is_backed_up()
-
-    def _flush_now(self) -> None:
-        if self._unsent:
-            self._has_work.set()
-
-    async def _flush_all(self) -> None:
-        while self._unsent:
-            chunks = list(self._unsent)
-            self._writing_since_s = trio.current_time()
-            try:
-                await self._stream.send_all(b"".join(chunks))
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                self._hang_up()
-                return
-            finally:
-                self._writing_since_s = None
-            for _ in range(min(len(chunks), len(self._unsent))):
-                self._unsent.popleft()
-
-    def _release(self) -> None:
-        self._stream.transport_stream.socket.close()
+        self._closing = True
+        # Each of these leads back here, and what has ended is to be freed now, not by the next search for cycles.
+        self._actor = self._crash = None
+        self._protocol.parser.close()

@@ -75,7 +75,7 @@ from gateway.mcp.views import NAMED, VIEWS, View
 from gateway.mcp.watch import Watches
 from gateway.net.exchange import BODY_BYTES_MAX, Exchange
 from gateway.net.http1.door import Door
-from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.http1.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm
 from gateway.net.router import Router
 from gateway.net.tls import server_context

@@ -1,8 +1,8 @@
 """Files as bodies of responses: straight from the file where the server can, else in pieces; never whole in memory.
 
-The door's connections are plain sockets, and it offers `scope["extensions"][SEND_FILE]`: the kernel moves the bytes
-(`sendfile`). Where that is missing (TLS, HTTP/2) pieces go the ordinary way, one at a time. Either would hold up
-everybody while the disk is read, so what the page cache does not have is brought into it by a thread first.
+The door's connections in the clear are plain sockets, for which it offers `scope["extensions"][SEND_FILE]`: the kernel
+moves the bytes (`sendfile`). Where that is missing (TLS, HTTP/2) pieces go the ordinary way, one at a time. Either
+would hold up everybody while the disk is read, so what the page cache does not have is brought into it by a thread.
 
 A file that cannot be read, or ends too soon, is an exception: whoever serves the connection ends it, for a response
 that has begun must not pass for whole.

@@ -10,13 +10,14 @@ neither's.
 import contextlib
 import os
 import select
-import socket
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 import trio
+
+from gateway.net.tls_socket import AnySocket, TlsSocket
 
 BATCH_EVENTS_MAX = 64
 """Owners called before other tasks get their turn. More that are ready wait for the next batch."""
@@ -63,15 +64,18 @@ class Pump:
     def sockets(self) -> int:
         return len(self._owners)
 
-    def register(self, sock: socket.socket, owner: Owner) -> None:
+    def register(self, sock: AnySocket, owner: Owner) -> None:
         """Call `owner.on_readable` whenever the socket is readable; soon, if it is already."""
         if sock.getblocking():
             raise ValueError("a blocking socket would stop every other one")
         # Level-triggered. The kernel puts a socket that is still readable behind all others that are: round robin.
         self._epoll.register(sock.fileno(), select.EPOLLIN)
         self._owners[sock.fileno()] = owner
+        if isinstance(sock, TlsSocket):
+            sock.attend(self.call_soon)
+            self._call_for_input(sock)
 
-    def unregister(self, sock: socket.socket | int) -> None:
+    def unregister(self, sock: AnySocket | int) -> None:
         """No more calls for this socket, not even for events of the batch under way. Idempotent."""
         fd = sock if isinstance(sock, int) else sock.fileno()
         if self._owners.pop(fd, None) is not None:
@@ -80,20 +84,27 @@ class Pump:
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
 
-    def pause(self, sock: socket.socket) -> None:
+    def pause(self, sock: AnySocket) -> None:
         """No calls for what there is to read, until `resume`: TCP makes the peer wait. A hang-up is told still."""
         self._watch(sock, 0)
+        self._due.pop(sock.fileno(), None)
 
-    def resume(self, sock: socket.socket) -> None:
+    def resume(self, sock: AnySocket) -> None:
         self._watch(sock, select.EPOLLIN)
+        if isinstance(sock, TlsSocket):
+            self._call_for_input(sock)
 
-    def call_soon(self, sock: socket.socket) -> None:
+    def _call_for_input(self, sock: TlsSocket) -> None:
+        if sock.has_input:
+            self.call_soon(sock)
+
+    def call_soon(self, sock: AnySocket) -> None:
         """Call its owner once with the next batch, paused or not, whether or not there is something to read."""
         if sock.fileno() in self._owners:
             self._due[sock.fileno()] = None
             os.eventfd_write(self._alarm, 1)
 
-    def _watch(self, sock: socket.socket, events: int) -> None:
+    def _watch(self, sock: AnySocket, events: int) -> None:
         if sock.fileno() in self._owners:
             self._epoll.modify(sock.fileno(), events)
 

@@ -4,9 +4,10 @@ The bytes of a frame are shared by everybody who gets it; only their order is ke
 more, and what follows when too much waits, is the socket's and the room's.
 """
 
-import socket
 from collections.abc import Sequence
 from itertools import islice
+
+from gateway.net.tls_socket import AnySocket
 
 BUFFERS_MAX = 64
 """Given to the kernel at once. What is left takes another call."""
@@ -56,7 +57,7 @@ class Outgoing:
         size = sum(map(len, islice(chunks, opening, None))) - (0 if opening else self._sent_of_first)
         return len(chunks) - opening >= frames_max or size >= bytes_max
 
-    def write(self, sock: socket.socket) -> bool:
+    def write(self, sock: AnySocket) -> bool:
         """As much as the socket takes; whether that was all. Raises OSError when it is broken."""
         waiting = self._waiting
         if waiting is None:

@@ -1,4 +1,4 @@
-"""A client's WebSocket in a room where there is no socket to adopt: over TLS and HTTP/2, its bytes through a pair.
+"""A client's WebSocket in a room where there is no socket to adopt: over HTTP/2, its bytes through a pair.
 
 The room's side of the pair is adopted like any client's socket, so that rates, limits, pings and closes are the same by
 construction; here bytes are carried between the other side and the server. A client that does not read stops the one

@@ -1,7 +1,7 @@
 """`GET /ws/s/{token}`: from a request to a connection in a room (docs: WebSocket room).
 
 Everything that can be refused is refused before the upgrade, in the words of echo spaces, but for a full room: browsers
-do not see a status. Over TLS and HTTP/2 there is no socket to adopt: `relayed_socket.py` makes one.
+do not see a status. Over HTTP/2 there is no socket to adopt: `relayed_socket.py` makes one.
 """
 
 import socket
@@ -25,6 +25,7 @@ from gateway.net.http1.connection import UPGRADE
 from gateway.net.hypercorn.raw_websocket import RAW_WEBSOCKET
 from gateway.net.pump import Pump
 from gateway.net.router import ANY
+from gateway.net.tls_socket import AnySocket
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.admission import Refusal, SpaceAdmission, address_of
 from gateway.spaces.answers import refuse
@@ -39,7 +40,7 @@ from schemas.echo.closes import RoomClose
 from schemas.echo.errors import EchoError
 from schemas.echo.frames import Encoding
 
-Upgrade: TypeAlias = Callable[[], tuple[socket.socket, bytes]]
+Upgrade: TypeAlias = Callable[[], tuple[AnySocket, bytes]]
 
 PATH = "/ws/s/"
 VERSION = "13"  # of WebSocket: there is no other
@@ -128,7 +129,7 @@ class RoomEntrance:
         self._rooms.counts.joins[area_of(query("tz")), is_locale(query("loc"))] += 1
         return _Admitted(space, opening, encoding, bool(offered), upgrade, answer, address)
 
-    def _adopt(self, admitted: _Admitted, sock: socket.socket, early: bytes, on_end: Callable[[], None]) -> None:
+    def _adopt(self, admitted: _Admitted, sock: AnySocket, early: bytes, on_end: Callable[[], None]) -> None:
         is_text, key = admitted.encoding is Encoding.JSON, admitted.opening.key
         address = admitted.address  # and no more of it: a socket may live for hours, and its request would with it
 

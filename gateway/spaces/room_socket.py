@@ -27,6 +27,7 @@ from actors.supervision.errors import SupervisorStoppingError
 from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.net.pump import Pump
+from gateway.net.tls_socket import AnySocket
 from gateway.net.websocket.frame_reader import FrameReader
 from gateway.net.websocket.protocol import WireProtocol
 from gateway.spaces.outgoing import Outgoing
@@ -75,7 +76,7 @@ class RoomSocket:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: AnySocket,
         key: str,
         services: SocketServices,
         on_end: Callable[[], None],

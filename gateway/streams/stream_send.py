@@ -1,4 +1,4 @@
-"""A stream over ASGI `send`, where there is no socket to adopt: TLS and HTTP/2 (hypercorn).
+"""A stream over ASGI `send`, where there is no socket to adopt: HTTP/2 (hypercorn).
 
 The rules are the same. What is weaker is the knowledge: a frame is pending until the server has taken it for the
 client's flow control, which is not yet an acknowledgement. And hypercorn cannot be stopped while it writes to a client

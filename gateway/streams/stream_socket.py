@@ -1,6 +1,7 @@
 """A stream on a socket of its own, adopted from the door: frames go straight to it, acknowledgements are read from it.
 
-What the peer's TCP has acknowledged is what was written less what the kernel still holds (`SIOCOUTQ`). The pump tells
+What the peer's TCP has acknowledged is what was written less what the kernel still holds (`SIOCOUTQ`). Over TLS both
+are ciphertext: each stream seals its frames at once, and tells its rules how much longer that made them. The pump tells
 when the client sends something, which is dropped, or half-closes. When to write and what is left to `actors.stream`.
 """
 
@@ -14,6 +15,7 @@ import trio
 
 from actors.stream.actor import StreamActor
 from gateway.net.pump import Pump
+from gateway.net.tls_socket import AnySocket, TlsSocket
 from schemas.closes import StreamClose
 
 READ_BYTES_MAX = 4096  # dropped in one go; what is left brings the next call
@@ -31,7 +33,7 @@ class StreamSocket:
 
     __slots__ = ("_actor", "_gone", "_input_bytes_left", "_pump", "_sock", "_unsent")
 
-    def __init__(self, sock: socket.socket, pump: Pump, input_bytes_max: int) -> None:
+    def __init__(self, sock: AnySocket, pump: Pump, input_bytes_max: int) -> None:
         self._sock = sock
         self._pump = pump
         self._input_bytes_left = input_bytes_max
@@ -139,3 +141,60 @@ class StreamSocket:
         self._unsent = b""
         self._pump.unregister(self._sock)
         self._actor.client_gone()
+
+
+class TlsStreamSocket(StreamSocket):
+    """What waits for the client is ciphertext, and the connection's own (`TlsSocket`)."""
+
+    __slots__ = ("_tls", "_told_bytes")
+
+    def __init__(self, sock: TlsSocket, pump: Pump, input_bytes_max: int) -> None:
+        super().__init__(sock, pump, input_bytes_max)
+        self._tls = sock
+        self._told_bytes = sock.sealed_bytes  # up to the end of what the rules know of
+
+    def write(self, data: bytes) -> bool:
+        if self._gone:
+            return True
+        tls, told_bytes = self._tls, self._told_bytes
+        try:
+            is_taken = tls.put(data)
+        except OSError:
+            self._lose()
+            return True
+        self._told_bytes = tls.sealed_bytes
+        if self._actor is not None:
+            # With whatever TLS had to say by itself in between: that comes before these, and is acknowledged before.
+            self._actor.sealed(self._told_bytes - told_bytes - len(data))
+        return is_taken
+
+    @property
+    def descriptor(self) -> None:
+        return None  # what is written to it is not the frame
+
+    def outstanding(self) -> int:
+        if self._gone:
+            return 0
+        # Less what TLS has said by itself since.
+        return max(0, self._tls.outstanding() - (self._tls.sealed_bytes - self._told_bytes))
+
+    async def _flush(self) -> None:
+        while self._tls.has_unsent and not self._gone:
+            await trio.lowlevel.wait_writable(self._tls)
+            try:
+                self._tls.flush()
+            except OSError:
+                self._lose()
+
+    async def finish(self) -> None:
+        await self._flush()
+        if not self._gone:
+            self._tls.say_goodbye()
+            self._told_bytes = self._tls.sealed_bytes
+        await super().finish()
+
+
+def stream_socket(sock: AnySocket, pump: Pump, input_bytes_max: int) -> StreamSocket:
+    if isinstance(sock, TlsSocket):
+        return TlsStreamSocket(sock, pump, input_bytes_max)
+    return StreamSocket(sock, pump, input_bytes_max)

@@ -1,6 +1,6 @@
 """A `subscribe` call that asks for an event stream: from request to stream (RFC-0009 §3).
 
-On the door the stream gets the connection's socket and this request's task ends; elsewhere (TLS, HTTP/2) the task stays
+On the door the stream gets the connection's socket and this request's task ends; elsewhere (HTTP/2) the task stays
 and passes the stream's bytes to ASGI `send`.
 """
 
@@ -19,7 +19,7 @@ from gateway.net.http1.connection import ADOPT
 from gateway.net.http1.responses import date_line
 from gateway.net.pump import Pump
 from gateway.streams.stream_send import StreamSend
-from gateway.streams.stream_socket import StreamSocket
+from gateway.streams.stream_socket import stream_socket
 from gateway.streams.subscriptions import Opening, Subscriptions
 from schemas.closes import StreamClose
 from schemas.projection import ToolName
@@ -81,7 +81,7 @@ class Subscribe:
                 name,
                 arguments,
                 lambda opening: b"".join((_HEAD, *(b"%b: %b\r\n" % one for one in _of(opening)), date_line())),
-                lambda: StreamSocket(adopt(), self._pump, input_bytes_max),
+                lambda: stream_socket(adopt(), self._pump, input_bytes_max),
                 origin,
             )
             return opened if isinstance(opened, Refused) else None

@@ -6,7 +6,6 @@ disconnect is noticed by reading on when the application calls `receive` after t
 follows its end, is the connection's.
 """
 
-import socket
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
@@ -24,6 +23,7 @@ from gateway.net.http1.responses import CONTINUE, BadResponseError, Response
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.wire import Wire
 from gateway.net.refusal_form import RefusalForm
+from gateway.net.tls_socket import AnySocket
 
 
 class AppCall:
@@ -237,7 +237,7 @@ class AppCall:
 
     # ---- adopt ------------------------------------------------------------------------------------------------------
 
-    def adopt(self) -> socket.socket:
+    def adopt(self) -> AnySocket:
         """Take the socket, non-blocking, for good; what was read past the request is dropped."""
         if self.adopted or self.ended_early or self.response.started or self._receiving:
             raise RuntimeError("adopt() is for a request before its response, with no receive() pending")
@@ -245,6 +245,6 @@ class AppCall:
         self.adopted = True
         return sock
 
-    def adopt_with_input(self) -> tuple[socket.socket, bytes]:
+    def adopt_with_input(self) -> tuple[AnySocket, bytes]:
         """As `adopt`, with what was read past the request."""
         return self.adopt(), self._reader.take_pending()

@@ -5,7 +5,6 @@ counting connections and stopping all of them are the door's.
 """
 
 import math
-import socket
 from http import HTTPStatus
 
 import structlog
@@ -19,10 +18,11 @@ from gateway.net.http1.heads import Head
 from gateway.net.http1.requests import Outside, Refusal, RequestReader
 from gateway.net.http1.responses import refusal
 from gateway.net.http1.service import Service
-from gateway.net.http1.wire import ReplayedStream, Wire
+from gateway.net.http1.wire import ReplayedStream, TlsStream, Wire
 from gateway.net.hypercorn.bridge import HypercornBridge
 from gateway.net.hypercorn.life import ConnectionLife
 from gateway.net.refusal_form import RefusalForm
+from gateway.net.tls_socket import AnySocket, TlsSocket
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -33,7 +33,7 @@ UPGRADE = "heliograph.upgrade"  # as ADOPT, for a WebSocket: its first frames ma
 
 
 class Connection:
-    def __init__(self, service: Service, bridge: HypercornBridge, sock: socket.socket, peer: tuple[str, int]) -> None:
+    def __init__(self, service: Service, bridge: HypercornBridge, sock: AnySocket, peer: tuple[str, int]) -> None:
         self._service = service
         self._bridge = bridge
         self._settings = service.settings
@@ -43,6 +43,7 @@ class Connection:
         self._peer = peer
         local = sock.getsockname()
         self._local: tuple[str, int | None] = (local, None) if isinstance(local, str) else local[:2]
+        self._is_tls = isinstance(sock, TlsSocket)
         self._by_proxy = service.addresses.is_proxy(peer[0])
         self._stopping = False
         self._is_to_head = False  # what is being answered
@@ -140,9 +141,11 @@ class Connection:
         await self._wire.write(refusal(status, correlation_id, form, with_body=not self._is_to_head))
 
     async def _hand_over(self) -> None:
-        replay = self._reader.take_pending()
-        async with ReplayedStream(self._wire.detach(), replay, self._settings, self._share) as self._passed_on:
-            await self._bridge.serve(self._passed_on, self._life)
+        rest = self._reader.take_pending(), self._settings, self._share
+        sock = self._wire.detach()
+        stream = TlsStream(sock, *rest) if isinstance(sock, TlsSocket) else ReplayedStream(sock, *rest)
+        async with stream as self._passed_on:
+            await self._bridge.serve(stream, self._life)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
@@ -187,7 +190,7 @@ class Connection:
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": head.version,
             "method": head.method,
-            "scheme": "http",
+            "scheme": "https" if self._is_tls else "http",
             "path": head.path,
             "raw_path": head.raw_path,
             "query_string": head.query,
@@ -200,9 +203,10 @@ class Connection:
                 BODY_NOW: exchange.body_now,
                 BODY_PACE: exchange.pace_body,
                 WHEN_GONE: exchange.when_gone,
-                SEND_FILE: exchange.send_file,
             },
         }
+        if not self._is_tls:
+            scope["extensions"][SEND_FILE] = exchange.send_file
         if head.is_websocket:
             scope["extensions"][UPGRADE] = exchange.adopt_with_input
         crash: Exception | None = None

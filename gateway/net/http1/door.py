@@ -1,8 +1,8 @@
 """The door: HTTP for one ASGI application, as children of the supervisor.
 
 Here connections are accepted, counted and refused; what happens on one is in `connection.py`, what its bytes mean in
-`requests.py` and `responses.py`. TLS, HTTP/2 and WebSockets are hypercorn's (`hypercorn_bridge.py`). The lifespan
-protocol is not spoken: whoever starts the door starts the application.
+`requests.py` and `responses.py`. HTTP/2, and WebSockets that the application does not adopt, are hypercorn's. The
+lifespan protocol is not spoken: whoever starts the door starts the application.
 """
 
 import errno
@@ -26,13 +26,14 @@ from gateway.net.http1.connection import Connection
 from gateway.net.http1.responses import refusal
 from gateway.net.http1.service import Service
 from gateway.net.http1.settings import DoorSettings
+from gateway.net.http1.tls_connection import TlsConnection, shaken
 from gateway.net.http1.turns import Turns
 from gateway.net.http1.wire import Wire
 from gateway.net.hypercorn.bridge import HypercornBridge
-from gateway.net.hypercorn.tls_connection import TlsConnection
 from gateway.net.listening import open_listeners
 from gateway.net.pump import Pump
 from gateway.net.refusal_form import FormOf, device_form_only
+from gateway.net.tls_socket import AnySocket, TlsSocket
 from gateway.net.unix_socket import bind_unix
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -69,6 +70,7 @@ class Door:
             turns=Turns(self._addresses, self._settings.turns_per_address_max),
             calls=supervisor.calls,
             pump=self._pump,
+            handshakes=trio.CapacityLimiter(self._settings.handshakes_max),
         )
         self._bridge = HypercornBridge(self._service)
         self._tls = tls
@@ -183,7 +185,7 @@ class Door:
         if self._tls is None:
             connection = Connection(self._service, self._bridge, sock, peer)
         else:
-            connection = TlsConnection(self._service, self._bridge, sock, address, self._tls)
+            connection = TlsConnection(self._service, self._bridge, sock, peer, self._tls)
         self._open.add(connection)
 
         def end(crash: Exception | None) -> None:
@@ -206,14 +208,19 @@ class Door:
             end(None)
 
     def _turn_away(self, sock: socket.socket) -> None:
-        wire = Wire(sock, self._settings, self._pump)
-        # Over TLS not a word either: a handshake would cost more than what is refused.
-        if self._refusals >= self._settings.refusals_max or self._tls is not None:
-            wire.close()
+        if self._refusals >= self._settings.refusals_max:
+            sock.close()
             return
         self._refusals += 1
+        context = self._tls
 
         async def tell() -> None:
+            said_over: AnySocket | None = sock
+            if context is not None:
+                said_over = await shaken(sock, context, self._service)
+            if said_over is None or (isinstance(said_over, TlsSocket) and said_over.protocol == "h2"):
+                return  # over HTTP/2 the end of the connection says as much
+            wire = Wire(said_over, self._settings, self._pump)
             correlation_id = self._service.correlation_id()
             log.info("connection_refused", status=503, correlation_id=correlation_id)
             try:
@@ -221,10 +228,12 @@ class Door:
                 await wire.linger()
             except OSError:
                 pass
+            finally:
+                wire.close()
 
         def end(_: Exception | None) -> None:
             self._refusals -= 1
-            wire.close()
+            sock.close()
 
         spec = ChildSpec(name="http_refusal", run=tell, kind=Kind.TEMPORARY, stage=Stage.ACCEPTING, on_end=end)
         try:

@@ -4,6 +4,8 @@ import os
 import time
 from dataclasses import dataclass, field
 
+import trio
+
 from actors.supervision.in_flight import InFlight
 from gateway.net.addresses import Addresses
 from gateway.net.applications import Applications
@@ -23,7 +25,9 @@ class Service:
     calls: InFlight
     """A stop waits for these."""
     pump: Pump
-    """Reads all connections in the clear, and watches for their disconnect."""
+    """Reads all connections but HTTP/2's, and watches for their disconnect."""
+    handshakes: trio.CapacityLimiter
+    """Of TLS, under way."""
     known_heads: KnownHeads = field(default_factory=KnownHeads)
     mint: Mint = field(default_factory=lambda: Mint(os.urandom))
 

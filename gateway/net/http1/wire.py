@@ -1,6 +1,6 @@
 """One connection's socket: reading, writing with a deadline, the ways to end it, and giving it away.
 
-The socket is a plain non-blocking one: giving it away needs no dup. It stays in the door's pump from the first read on,
+The socket is a non-blocking one: giving it away needs no dup. It stays in the door's pump from the first read on,
 because putting it there and taking it out again would cost each request two system calls. What comes goes to the task
 in `read`, or to whoever watches; when nobody wants it, it stays in the kernel and the socket leaves the pump, until
 somebody does. What the bytes mean is left to others.
@@ -10,7 +10,6 @@ import contextlib
 import errno
 import os
 import socket
-import struct
 
 import outcome
 import trio
@@ -19,17 +18,18 @@ from gateway.net.file_sending import UnreadableFileError, bring_in, is_in_memory
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.turns import Share
 from gateway.net.pump import Owner, Pump
+from gateway.net.socket_tasks import receive, send
+from gateway.net.tls_socket import AnySocket, TlsSocket, break_off
 
 FILE_PIECE_BYTES = 1024 * 1024
 """Of a file, given to a socket at once; then other tasks have their turn."""
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Wire:
     """Implements `gateway.net.pump.Owner`."""
 
-    def __init__(self, sock: socket.socket, settings: DoorSettings, pump: Pump, share: Share | None = None) -> None:
-        self._sock: socket.socket | None = sock
+    def __init__(self, sock: AnySocket, settings: DoorSettings, pump: Pump, share: Share | None = None) -> None:
+        self._sock: AnySocket | None = sock
         self._settings = settings
         self._pump = pump
         self._share = share
@@ -42,7 +42,7 @@ class Wire:
     def is_open(self) -> bool:
         return self._sock is not None
 
-    def _live(self) -> socket.socket:
+    def _live(self) -> AnySocket:
         if self._sock is None:
             raise OSError(errno.ECONNABORTED, "the connection has ended or has been given away")
         return self._sock
@@ -164,9 +164,10 @@ class Wire:
     async def write_file(self, head: bytes, fd: int, start: int, count: int) -> None:
         """`head`, then so many bytes of the file, without their passing through here; as patiently as `write_slowly`.
 
-        Raises UnreadableFileError, and has written less.
+        In the clear only. Raises UnreadableFileError, and has written less.
         """
         sock = self._live()
+        assert not isinstance(sock, TlsSocket)
         at, end = start, start + count
         try:
             if head and (sent := _send(sock, head, socket.MSG_MORE)) < len(head):  # in one packet with what follows
@@ -186,7 +187,7 @@ class Wire:
             self.abort()
             raise
 
-    async def _until_writable(self, sock: socket.socket) -> None:
+    async def _until_writable(self, sock: AnySocket) -> None:
         with trio.move_on_after(self._settings.write_s_max) as patience:
             await trio.lowlevel.wait_writable(sock)
         if patience.cancelled_caught:
@@ -205,7 +206,7 @@ class Wire:
         """Reset: the peer must not take what it got for whole."""
         if self._sock is not None:
             with contextlib.suppress(OSError):
-                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                break_off(self._sock)
         self.close()
 
     async def linger(self) -> None:
@@ -218,7 +219,7 @@ class Wire:
                 pass
         self.close()
 
-    def detach(self) -> socket.socket:
+    def detach(self) -> AnySocket:
         """The socket itself, no longer ours: nothing here touches it again."""
         sock = self._live()
         self._leave_pump()
@@ -226,7 +227,7 @@ class Wire:
         return sock
 
 
-def _send(sock: socket.socket, data: bytes | memoryview, flags: int = 0) -> int:
+def _send(sock: AnySocket, data: bytes | memoryview, flags: int = 0) -> int:
     try:
         return sock.send(data, flags)
     except BlockingIOError:
@@ -247,20 +248,26 @@ def _send_file(sock: socket.socket, fd: int, at: int, count: int) -> int:
     return sent
 
 
+UNSENT_BYTES = 16 * 1024
+"""Of HTTP/2, in the kernel and not on their way; then it takes no more. What waits before it, its streams know of."""
+
+
 class ReplayedStream(trio.abc.HalfCloseableStream):
     """A connection for another server to read from its beginning: what we have read comes first."""
 
-    def __init__(self, sock: socket.socket, replay: bytes, settings: DoorSettings, share: Share) -> None:
-        self._stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+    def __init__(self, sock: AnySocket, replay: bytes, settings: DoorSettings, share: Share) -> None:
+        self._sock = sock
         self._replay = replay
         self._share = share
         self._read_bytes_max = settings.passed_on_bytes_max
         self._write_s_max = settings.write_s_max
         self._patience: trio.CancelScope | None = None
+        with contextlib.suppress(OSError):  # not over a unix socket
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
     @property
-    def socket(self) -> trio.socket.SocketType:
-        return self._stream.socket
+    def socket(self) -> AnySocket:
+        return self._sock
 
     @property
     def replay(self) -> bytes:
@@ -270,29 +277,32 @@ class ReplayedStream(trio.abc.HalfCloseableStream):
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         size = min(max_bytes or self._read_bytes_max, self._read_bytes_max)
         await self._share.let_others()
-        if self._replay:
-            data, self._replay = self._replay[:size], self._replay[size:]
-            return data
-        return bytes(await self._stream.receive_some(size))
+        if not self._replay:
+            self._check_open()
+            self._replay = await receive(self._sock, size)
+        data, self._replay = self._replay[:size], self._replay[size:]
+        return data
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         # hypercorn shields its sends from cancellation and gives them no deadline: this is where a stalled peer ends.
         left = memoryview(data)
         while left:
+            self._check_open()
             with trio.move_on_after(self._write_s_max) as self._patience:
-                try:
-                    left = left[await self.socket.send(left) :]
-                except OSError as exc:
-                    raise trio.BrokenResourceError from exc
+                left = left[await send(self._sock, left) :]
             if self._patience.cancelled_caught:
                 self.abort()
                 raise trio.BrokenResourceError("the peer does not read")
 
+    def _check_open(self) -> None:
+        if self._sock.fileno() < 0:
+            raise trio.ClosedResourceError
+
     def abort(self) -> None:
         """Reset: the peer must not take what it got for whole."""
         with contextlib.suppress(OSError):
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self.socket.close()
+            break_off(self._sock)
+        self._close()
 
     def hurry(self, write_s_max: float) -> None:
         """From now on the peer has no longer than this to take any byte."""
@@ -301,10 +311,36 @@ class ReplayedStream(trio.abc.HalfCloseableStream):
             self._patience.deadline = min(self._patience.deadline, trio.current_time() + write_s_max)
 
     async def wait_send_all_might_not_block(self) -> None:
-        await self._stream.wait_send_all_might_not_block()
+        await trio.lowlevel.wait_writable(self._sock)
 
     async def send_eof(self) -> None:
-        await self._stream.send_eof()
+        await trio.lowlevel.checkpoint()
+        with contextlib.suppress(OSError):  # it went just now
+            self._sock.shutdown(socket.SHUT_WR)
 
     async def aclose(self) -> None:
-        await self._stream.aclose()
+        self._close()
+        await trio.lowlevel.checkpoint()
+
+    def _close(self) -> None:
+        if self._sock.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._sock)
+            self._sock.close()
+
+
+class TlsStream(ReplayedStream):
+    """The same over TLS, after its handshake, as hypercorn asks for one."""
+
+    def __init__(self, sock: TlsSocket, replay: bytes, settings: DoorSettings, share: Share) -> None:
+        super().__init__(sock, replay, settings, share)
+        self._protocol = sock.protocol
+
+    async def do_handshake(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def selected_alpn_protocol(self) -> str | None:
+        return self._protocol
+
+    @property
+    def transport_stream(self) -> ReplayedStream:
+        return self

@@ -1,1 +1,1 @@
-"""What the door leaves to hypercorn (TLS, HTTP/2, WebSocket), held to the door's bounds."""
+"""What the door leaves to hypercorn (HTTP/2, and WebSockets nobody adopts), held to the door's bounds."""

@@ -1,4 +1,4 @@
-"""Connections that hypercorn serves with the same application: HTTP/2 and WebSockets that came to the door, and TLS.
+"""Connections that hypercorn serves with the same application: HTTP/2, and WebSockets that the door passes on.
 
 hypercorn's per-connection server is used as it is, on a stream that bounds its writes (it shields them from
 cancellation) and with each request held to the door's bounds (`foreign_exchange.py`). Here are the connections: what
@@ -7,10 +7,9 @@ hypercorn is told of our limits, and whose request it is; when one ends is in `l
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any
 
 import structlog
-import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.tcp_server import TCPServer
@@ -32,8 +31,6 @@ from gateway.net.hypercorn.request_host import application_of, refusing_applicat
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
-TlsStream: TypeAlias = trio.SSLStream[ReplayedStream]
-
 
 class HypercornBridge:
     """Requests under way are counted as calls, which a stop waits for; WebSockets are not."""
@@ -48,15 +45,14 @@ class HypercornBridge:
         # A refused WebSocket closes its connection: what followed on it would not have come through the door.
         self._websocket.keep_alive_max_requests = 0
 
-    async def serve(self, stream: ReplayedStream | TlsStream, life: ConnectionLife) -> None:
+    async def serve(self, stream: ReplayedStream, life: ConnectionLife) -> None:
         """Returns when the connection is over."""
-        transport = stream if isinstance(stream, ReplayedStream) else stream.transport_stream
-        upgrades = transport is stream and not transport.replay.startswith(H2_PREFACE)
+        upgrades = bool(stream.replay) and not stream.replay.startswith(H2_PREFACE)
         config = self._websocket if upgrades else self._config
 
         async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
             with life.request(is_call=scope["type"] == "http"):
-                await self._serve_app(scope, receive, send, transport.abort)
+                await self._serve_app(scope, receive, send, stream.abort)
 
         # hypercorn's annotation knows only its own kind of stream; it uses what ours has.
         watched: Any = _Watched(stream, life.peer_is_gone)
@@ -128,7 +124,7 @@ class HypercornBridge:
 class _Watched:
     """A stream that tells when nothing more can be read from it; all else is the stream's own."""
 
-    def __init__(self, stream: ReplayedStream | TlsStream, on_end: Callable[[], None]) -> None:
+    def __init__(self, stream: ReplayedStream, on_end: Callable[[], None]) -> None:
         self._stream = stream
         self._on_end = on_end
 

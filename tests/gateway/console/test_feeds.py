@@ -16,7 +16,7 @@ from actors.supervision.supervisor import Supervisor
 from gateway.console.api import Answer, ConsoleCall, Streamed, Write
 from gateway.console.settings import ConsoleSettings
 from gateway.identity.tokens import OperatorScope, Principal
-from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.http1.tls_connection import ALPN
 from gateway.net.tls import server_context
 from tests.certificates import write_certificate
 from tests.gateway.console.site import ORIGIN, PLENTY, SESSION, Browser, Site, operator

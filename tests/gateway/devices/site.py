@@ -25,6 +25,7 @@ from schemas.certificates import CertificateAuthority, KnownCertificates
 from schemas.frames import Announce, AnnounceAck, Auth, AuthOk, Frame, Resume, ResumeOk, Side, decode, encode
 from schemas.manifest import NodeIdentity
 from schemas.ulids import Mint
+from tests import transport
 from tests.schemas.attested import NODE_KEY, TENANT, private_key, signed
 from tests.schemas.examples import NODE_ID
 
@@ -88,7 +89,7 @@ async def open_site(
 ) -> AsyncIterator[Site]:
     with trio.fail_after(30):
         async with trio.open_nursery() as nursery:
-            site = Site(settings or ListenerSettings(), tls, trusted_proxies, renew)
+            site = Site(settings or ListenerSettings(), tls or transport.server(), trusted_proxies, renew)
             await nursery.start(site.supervisor.run)
             await site.devices.start()
             site.port = await site.devices.listen("127.0.0.1", 0)
@@ -126,9 +127,17 @@ class Dialed:
         return self.socket.closed.code, self.socket.closed.reason or ""
 
     @property
+    def wire(self) -> trio.abc.Stream:
+        """What the WebSocket writes to, TLS or TCP."""
+        stream: trio.abc.Stream = self.socket._stream  # noqa: SLF001
+        return stream
+
+    @property
     def tcp(self) -> trio.SocketStream:
         """The TCP stream below the WebSocket."""
         stream = self.socket._stream  # noqa: SLF001
+        if isinstance(stream, trio.SSLStream):
+            stream = stream.transport_stream
         assert isinstance(stream, trio.SocketStream)
         return stream
 
@@ -160,6 +169,7 @@ async def dial(
     tls: ssl.SSLContext | None = None,
     headers: Sequence[tuple[str, str]] = (),
 ) -> AsyncIterator[Dialed]:
+    tls = tls or transport.client()
     async with trio.open_nursery() as nursery:
         socket = await trio_websocket.connect_websocket(
             nursery, "127.0.0.1", site.port, path, use_ssl=tls or False, subprotocols=["node-wire.v2"],

@@ -20,15 +20,18 @@ from gateway.main.clock import now
 from schemas.closes import NodeClose
 from schemas.contract import contract
 from schemas.frames import Auth, Cmd, CmdAck, Heartbeat, HeartbeatAck, encode
+from tests import transport
 from tests.gateway.devices.site import Site, dial, open_site, token
 from tests.schemas.examples import NODE_ID
+
+pytestmark = pytest.mark.usefixtures("transport")
 
 ECHO = f"sysecho.{NODE_ID}.echo.invoke"
 
 
 async def http(site: Site, request: bytes) -> tuple[int, bytes]:
     """Send bytes, read until the gateway closes: status and body."""
-    stream = await trio.open_tcp_stream("127.0.0.1", site.port)
+    stream = await transport.open_stream(site.port)
     async with stream:
         await stream.send_all(request)
         answer = b""
@@ -55,7 +58,7 @@ def upgrade(path: str = "/devices/connect", protocol: str | None = "node-wire.v2
 PING = b"\x89\x80\0\0\0\0"
 
 
-async def read_to_end(stream: trio.SocketStream) -> bytes:
+async def read_to_end(stream: trio.abc.ReceiveStream) -> bytes:
     heard = b""
     with contextlib.suppress(trio.BrokenResourceError):
         async for chunk in stream:
@@ -94,7 +97,7 @@ async def test_request_that_is_no_upgrade_of_ours_is_refused_with_an_envelope(
 
 async def test_upgrade_that_offers_our_protocol_among_others_is_taken() -> None:
     async with open_site() as site:
-        stream = await trio.open_tcp_stream("127.0.0.1", site.port)
+        stream = await transport.open_stream(site.port)
         async with stream:
             await stream.send_all(upgrade(protocol="chat, node-wire.v2"))
             head = await stream.receive_some()
@@ -160,7 +163,7 @@ async def test_head_that_is_too_long_is_refused() -> None:
 
 async def test_pings_without_end_before_auth_close_with_4400() -> None:
     async with open_site() as site:
-        stream = await trio.open_tcp_stream("127.0.0.1", site.port)
+        stream = await transport.open_stream(site.port)
         async with stream:
             await stream.send_all(upgrade())
             await stream.receive_some()
@@ -357,7 +360,7 @@ async def test_bad_message_in_a_live_session_closes_by_its_code(message: str | b
 
 async def test_protocol_error_of_websocket_itself_is_a_bad_frame() -> None:
     async with open_site() as site:
-        stream = await trio.open_tcp_stream("127.0.0.1", site.port)
+        stream = await transport.open_stream(site.port)
         async with stream:
             await stream.send_all(upgrade())
             await stream.receive_some()
@@ -387,7 +390,7 @@ async def test_node_that_does_not_read_is_closed_with_4413() -> None:
 async def test_flood_of_frames_that_are_no_messages_closes_with_4429(frame: bytes) -> None:
     async with open_site() as site, dial(site) as node:
         await node.go_live(site)
-        await node.tcp.send_all(b"\x01\x80\0\0\0\0" * (frame[0] == 0) + frame * 1000)
+        await node.wire.send_all(b"\x01\x80\0\0\0\0" * (frame[0] == 0) + frame * 1000)
         assert (await node.close_code())[0] == 4429
 
 
@@ -413,7 +416,7 @@ async def test_fragmented_text_is_put_together() -> None:
         text = f'{{"type":"heartbeat","msg_id":"{node.msg_id()}","payload":{{"manifest_etag":null}}}}'
         half = len(text) // 2
         for opcode, part in ((0x01, text[:half]), (0x80, text[half:])):
-            await node.tcp.send_all(bytes([opcode, 0x80 | len(part), 0, 0, 0, 0]) + part.encode())
+            await node.wire.send_all(bytes([opcode, 0x80 | len(part), 0, 0, 0, 0]) + part.encode())
         assert isinstance(await node.hear(), HeartbeatAck)
 
 

@@ -7,7 +7,7 @@ import weakref
 import trio
 import trio.testing
 
-from gateway.devices.node_socket import NodeProtocol, PlainNodeSocket, SocketSettings
+from gateway.devices.node_socket import NodeProtocol, NodeSocket, SocketSettings
 from gateway.net.pump import Pump
 from gateway.net.websocket.frame_reader import FrameReader
 from schemas.closes import NodeClose
@@ -19,7 +19,7 @@ async def test_close_right_after_a_blocked_write_is_bounded_in_time() -> None:
     ours.setblocking(False)
     protocol, pump = opened(), Pump()
     settings = SocketSettings(close_s_max=0.05, unsent_frames_max=1_000_000)
-    node_socket = PlainNodeSocket(ours, FrameReader(protocol), protocol, settings, pump)
+    node_socket = NodeSocket(ours, FrameReader(protocol), protocol, settings, pump)
     with trio.fail_after(10), theirs:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(node_socket.run)
@@ -38,7 +38,7 @@ async def test_socket_that_has_ended_is_freed_without_a_search_for_cycles() -> N
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     protocol, pump = NodeProtocol(), Pump()
-    node_socket = PlainNodeSocket(ours, FrameReader(protocol), protocol, SocketSettings(), pump)
+    node_socket = NodeSocket(ours, FrameReader(protocol), protocol, SocketSettings(), pump)
     owner = Owner(node_socket)
     node_socket.belongs_to(owner, owner.crash)  # type: ignore[arg-type]
     node_socket.end(None)
@@ -57,7 +57,7 @@ async def test_socket_that_has_ended_is_freed_without_a_search_for_cycles() -> N
 class Owner:
     """As much of an actor as holds its socket."""
 
-    def __init__(self, connection: PlainNodeSocket) -> None:
+    def __init__(self, connection: NodeSocket) -> None:
         self.connection = connection
 
     def crash(self, exc: Exception) -> None:

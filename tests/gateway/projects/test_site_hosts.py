@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pytest
 
-from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.http1.tls_connection import ALPN
 from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import Response
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd

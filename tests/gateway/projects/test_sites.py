@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from gateway.net.http1.settings import DoorSettings
-from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.http1.tls_connection import ALPN
 from gateway.projects.site_contents import SMALL_BYTES_MAX
 from gateway.projects.site_routes import LOOKS_MAX
 from tests.certificates import tls_contexts

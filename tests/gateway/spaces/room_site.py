@@ -34,6 +34,7 @@ from gateway.spaces.settings import EchoSettings
 from schemas.echo.echo_pb2 import Frame
 from schemas.echo.frames import Encoding
 from schemas.echo.names import ROOM_TOKEN, credential, credential_hash
+from tests import transport
 from tests.gateway.net.http1.site import Client, until
 
 PATIENCE_S = 30.0
@@ -68,6 +69,7 @@ class Site:
     async def guest(
         self, token: str, query: str = "presence=0", *protocols: str, trusts: ssl.SSLContext | None = None
     ) -> AsyncIterator["Guest"]:
+        trusts = trusts or transport.client()
         url = f"{'ws' if trusts is None else 'wss'}://127.0.0.1:{self.port}/ws/s/{token}?{query}"
         offered = [Subprotocol(name) for name in protocols] or None
         # Without a bound it reads on while nobody asks for messages, and so hears the answer to its close.
@@ -76,7 +78,7 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def by_hand(self) -> AsyncIterator[Client]:
-        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+        async with await transport.open_stream(self.port) as stream:
             yield Client(stream)
 
     async def empty(self) -> None:
@@ -164,7 +166,7 @@ async def site(
                 body_bytes_max=lambda _: 1000,
                 settings=door_settings or DoorSettings(),
                 takes_upgrade=feature.takes_upgrade,
-                tls=tls,
+                tls=tls or transport.server(),
             )
             port = await door.listen("127.0.0.1", 0)
             yield Site(port, supervisor, spaces, rooms, entrance, pump, logged)

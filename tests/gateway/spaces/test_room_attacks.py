@@ -16,6 +16,8 @@ from tests.gateway.net.http1.site import Client, until
 from tests.gateway.net.websocket.test_frame_reader import masked
 from tests.gateway.spaces.room_site import JSON, PROTOBUF, Guest, Site, site, upgrade
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 BAD_FRAME = b"\x88\x0b" + (4400).to_bytes(2) + b"bad_frame"
 TOO_LARGE = b"\x88\x0b" + (1009).to_bytes(2) + b"too_large"
 RATE_LIMITED = b"\x88\x0e" + (4429).to_bytes(2) + b"rate_limited"

@@ -6,11 +6,15 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
+import pytest
 import trio
 
 from schemas.echo.closes import RoomClose
+from tests import transport
 from tests.gateway.net.http1.site import Client, until
 from tests.gateway.spaces.room_site import UNHURRIED, Guest, Site, site, upgrade
+
+pytestmark = pytest.mark.usefixtures("transport")
 
 SLOW = b"\x88\x06" + (4413).to_bytes(2) + b"slow"
 PAYLOAD = "x" * 60_000
@@ -36,7 +40,7 @@ async def stalled(here: Site, token: str, query: str) -> AsyncIterator[Client]:
     with trio.socket.socket() as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32_768)
         await sock.connect(("127.0.0.1", here.port))
-        client = Client(trio.SocketStream(sock))
+        client = Client(await transport.over(sock))
         await client.send(upgrade(token, query))
         yield client
 

@@ -1,8 +1,6 @@
-"""Rooms over TLS, HTTP/1.1 and HTTP/2, where no socket can be adopted: the same room with the same limits."""
+"""Rooms over HTTP/2, where no socket can be adopted, and mixed with guests over TLS: the same room, the same limits."""
 
 import contextlib
-import ssl
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,24 +9,13 @@ import trio
 from websockets.exceptions import InvalidStatus
 
 from gateway.main.clock import now
-from gateway.net.hypercorn.tls_connection import ALPN
 from gateway.spaces.relayed_socket import RelayedSocket
-from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import until
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
 from tests.gateway.net.websocket.test_frame_reader import masked
 from tests.gateway.spaces.room_site import JSON, PROTOBUF, UNHURRIED, site, talk_until_one_is_closed
 from tests.gateway.spaces.tls_peer import tls_client, tls_peer, until_over, until_said
-
-Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
-both = pytest.mark.parametrize("protocol", ALPN)
-
-
-@pytest.fixture
-def contexts(tmp_path: Path) -> Contexts:
-    server, client = tls_contexts(tmp_path)
-    server.set_alpn_protocols(ALPN)
-    return server, client
+from tests.transport import Contexts
 
 
 def relays() -> int:
@@ -87,12 +74,11 @@ async def test_closes_and_refusals_over_tls_are_the_same(contexts: Contexts) -> 
         await here.empty()
 
 
-@both
 @pytest.mark.parametrize(
     ("change", "close"), [({"has_iam": True}, (4401, b"unauthorized")), ({"ends_at_ms": 0}, (4410, b"gone"))]
 )
 async def test_socket_whose_acceptance_was_waited_for_comes_into_the_space_as_it_is_by_then(
-    contexts: Contexts, protocol: str, change: dict[str, Any], close: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
+    contexts: Contexts, change: dict[str, Any], close: tuple[int, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that does not read makes the gateway wait for as long as it likes."""
     ours, trusts = contexts
@@ -107,7 +93,7 @@ async def test_socket_whose_acceptance_was_waited_for_comes_into_the_space_as_it
             await accept(relayed, subprotocol, adopt)
 
         monkeypatch.setattr(RelayedSocket, "serve", accept_late)
-        async with tls_peer(here, trusts, protocol, token) as peer:
+        async with tls_peer(here, trusts, token) as peer:
             if "has_iam" in change:
                 await peer.send(masked(1, b'{"type":"who"}'))
             assert (await until_over(peer)).endswith(closed_with(*close))
@@ -115,14 +101,13 @@ async def test_socket_whose_acceptance_was_waited_for_comes_into_the_space_as_it
         await here.empty()
 
 
-@both
-async def test_messages_pings_and_fragments_are_carried_in_order(contexts: Contexts, protocol: str) -> None:
+async def test_messages_pings_and_fragments_are_carried_in_order(contexts: Contexts) -> None:
     ours, trusts = contexts
     async with site(tls=ours) as here:
         token = here.open_space()
         async with (
-            tls_peer(here, trusts, protocol, token) as peer,
-            tls_peer(here, trusts, protocol, token) as other,
+            tls_peer(here, trusts, token) as peer,
+            tls_peer(here, trusts, token) as other,
         ):
             await peer.send(masked(1, b'{"type":"msg",', fin=False) + masked(9, b"there?") + masked(0, b'"data":1}'))
             for number in range(2, 20):
@@ -134,14 +119,13 @@ async def test_messages_pings_and_fragments_are_carried_in_order(contexts: Conte
         await here.empty()
 
 
-@both
-async def test_client_that_closes_over_tls_is_answered_and_leaves_at_once(contexts: Contexts, protocol: str) -> None:
+async def test_client_that_closes_over_tls_is_answered_and_leaves_at_once(contexts: Contexts) -> None:
     ours, trusts = contexts
     async with site(tls=ours, leave_s=60.0) as here:
         token = here.open_space()
         async with (
-            tls_peer(here, trusts, protocol, token, "uid=watcher") as watcher,
-            tls_peer(here, trusts, protocol, token, "uid=b") as b,
+            tls_peer(here, trusts, token, "uid=watcher") as watcher,
+            tls_peer(here, trusts, token, "uid=b") as b,
         ):
             await until_said(watcher, b'"join"')
             await b.send(masked(8, (1000).to_bytes(2)))
@@ -149,26 +133,24 @@ async def test_client_that_closes_over_tls_is_answered_and_leaves_at_once(contex
             await until_said(watcher, b'"leave"')
 
 
-@both
-async def test_client_that_vanishes_over_tls_leaves_after_its_time(contexts: Contexts, protocol: str) -> None:
+async def test_client_that_vanishes_over_tls_leaves_after_its_time(contexts: Contexts) -> None:
     ours, trusts = contexts
     async with site(tls=ours, leave_s=0.05) as here:
         token = here.open_space()
-        async with tls_peer(here, trusts, protocol, token, "uid=watcher") as watcher:
-            async with tls_peer(here, trusts, protocol, token, "uid=b"):
+        async with tls_peer(here, trusts, token, "uid=watcher") as watcher:
+            async with tls_peer(here, trusts, token, "uid=b"):
                 await until_said(watcher, b'"join"')
             await until_said(watcher, b'"leave"')
         await here.empty()
 
 
-@both
 async def test_pings_over_the_rate_are_not_answered_over_tls_and_a_flood_is_closed_with_4429(
-    contexts: Contexts, protocol: str
+    contexts: Contexts,
 ) -> None:
     ours, trusts = contexts
     async with site(tls=ours, flood_s=0.3, pause_s=0.05) as here:
         token = here.open_space()
-        async with tls_peer(here, trusts, protocol, token) as peer:
+        async with tls_peer(here, trusts, token) as peer:
             with contextlib.suppress(trio.BrokenResourceError, StreamEnd):
                 while closed_with(4429, b"rate_limited") not in peer.said:
                     await peer.send(masked(9, b"") * 100)
@@ -178,16 +160,15 @@ async def test_pings_over_the_rate_are_not_answered_over_tls_and_a_flood_is_clos
         await here.empty()
 
 
-@both
 async def test_silent_client_over_tls_is_pinged_and_closed_with_4408_and_one_that_answers_stays(
-    contexts: Contexts, protocol: str
+    contexts: Contexts,
 ) -> None:
     ours, trusts = contexts
     async with site(tls=ours, ping_s=0.1, silence_s_max=1.5, socket_close_s_max=0.1) as here:
         token = here.open_space()
         async with (
             here.guest(token, trusts=trusts) as answering,
-            tls_peer(here, trusts, protocol, token) as silent,
+            tls_peer(here, trusts, token) as silent,
         ):
             await answering.hear()
             said = await until_over(silent)
@@ -197,37 +178,31 @@ async def test_silent_client_over_tls_is_pinged_and_closed_with_4408_and_one_tha
             assert (await answering.hear())["id"] == "still here"
 
 
-@both
 @pytest.mark.parametrize("data", [b"\x81\x02hi", b"\xf1\x80abcd", masked(3, b""), masked(0, b"no beginning")])
-async def test_what_is_no_websocket_is_closed_with_4400_over_tls(
-    contexts: Contexts, protocol: str, data: bytes
-) -> None:
+async def test_what_is_no_websocket_is_closed_with_4400_over_tls(contexts: Contexts, data: bytes) -> None:
     ours, trusts = contexts
     async with site(tls=ours, socket_close_s_max=0.1) as here:
-        async with tls_peer(here, trusts, protocol, here.open_space()) as peer:
+        async with tls_peer(here, trusts, here.open_space()) as peer:
             await peer.send(data)
             assert (await until_over(peer)).endswith(closed_with(4400, b"bad_frame"))
         await here.empty()
 
 
-@both
-async def test_stalled_reader_over_tls_is_closed_with_4413_and_freed_while_the_others_go_on(
-    contexts: Contexts, protocol: str
-) -> None:
+async def test_stalled_reader_over_tls_is_closed_with_4413_and_freed_while_the_others_go_on(contexts: Contexts) -> None:
     ours, trusts = contexts
     async with site(tls=ours, socket_close_s_max=0.1, **UNHURRIED) as here:
         token = here.open_space()
         async with (
             here.guest(token, trusts=trusts) as sender,
             here.guest(token, trusts=trusts) as reader,
-            tls_peer(here, trusts, protocol, token),
+            tls_peer(here, trusts, token),
         ):
             await sender.hear()
             await reader.hear()
             await talk_until_one_is_closed(here, token, sender, reader)
             # Its connection to the room and the one below are given up, though it has not read and not hung up.
             await until(lambda: here.entrance.sockets == 2)
-            await until(lambda: relays() == 2)
+            await until(lambda: relays() == 0)
             await sender.say(type="msg", data="after")
             assert (await reader.hear())["data"] == "after"
         await here.empty()
@@ -243,7 +218,7 @@ async def test_stop_closes_clients_over_tls_with_1012(contexts: Contexts) -> Non
 
 async def test_client_that_speaks_on_after_its_stream_has_ended_keeps_its_other_streams(contexts: Contexts) -> None:
     ours, trusts = contexts
-    async with site(tls=ours, socket_close_s_max=0.05) as here, tls_client(here, trusts, "h2") as client:
+    async with site(tls=ours, socket_close_s_max=0.05) as here, tls_client(here, trusts) as client:
         token = here.open_space()
         http2 = Http2(client.stream)
         await http2.begin()
@@ -264,7 +239,7 @@ async def test_client_that_speaks_on_after_its_stream_has_ended_keeps_its_other_
 
 async def test_refusals_over_http2_have_the_same_words_and_no_headers_that_it_lacks(contexts: Contexts) -> None:
     ours, trusts = contexts
-    async with site(tls=ours) as here, tls_client(here, trusts, "h2") as client:
+    async with site(tls=ours) as here, tls_client(here, trusts) as client:
         token = here.open_space()
         http2 = Http2(client.stream)
         await http2.begin()

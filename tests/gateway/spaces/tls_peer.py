@@ -1,4 +1,4 @@
-"""A client of a room over TLS that writes WebSocket frames by hand, over HTTP/1.1 or HTTP/2, and reads when told to."""
+"""A client of a room over HTTP/2 that writes WebSocket frames by hand, and reads when told to."""
 
 import contextlib
 import math
@@ -10,7 +10,7 @@ import trio
 
 from tests.gateway.net.http1.site import Client
 from tests.gateway.net.hypercorn.http2 import Http2
-from tests.gateway.spaces.room_site import Site, upgrade
+from tests.gateway.spaces.room_site import Site
 
 
 class Peer(Protocol):
@@ -34,22 +34,6 @@ async def until_over(peer: Peer) -> bytes:
     return peer.said
 
 
-class _OverHttp1:
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.said = bytes(client.buffer)
-
-    async def send(self, frames: bytes) -> None:
-        await self._client.send(frames)
-
-    async def hear(self, patience_s: float = math.inf) -> bool:
-        data = b""
-        with trio.move_on_after(patience_s) as patience, contextlib.suppress(trio.BrokenResourceError):
-            data = bytes(await self._client.stream.receive_some())
-        self.said += data
-        return bool(data) or patience.cancelled_caught
-
-
 class _OverHttp2:
     said = b""
 
@@ -67,34 +51,23 @@ class _OverHttp2:
 
 
 @contextlib.asynccontextmanager
-async def tls_client(here: Site, trusts: ssl.SSLContext, protocol: str) -> AsyncIterator[Client]:
-    trusts.set_alpn_protocols([protocol])
+async def tls_client(here: Site, trusts: ssl.SSLContext) -> AsyncIterator[Client]:
+    trusts.set_alpn_protocols(["h2"])
     async with await trio.open_tcp_stream("127.0.0.1", here.port) as tcp:
         stream = trio.SSLStream(tcp, trusts, server_hostname="127.0.0.1", https_compatible=True)
         await stream.do_handshake()
-        assert stream.selected_alpn_protocol() == protocol
+        assert stream.selected_alpn_protocol() == "h2"
         yield Client(stream)
 
 
 @contextlib.asynccontextmanager
-async def tls_peer(
-    here: Site, trusts: ssl.SSLContext, protocol: str, token: str, query: str = "presence=0"
-) -> AsyncIterator[Peer]:
-    """`protocol` as ALPN names it. In the room, unless that has closed it."""
-    async with tls_client(here, trusts, protocol) as client:
-        if protocol == "h2":
-            http2 = Http2(client.stream)
-            await http2.begin()
-            stream_id = await http2.open_websocket(
-                f"/ws/s/{token}?{query}", sec_websocket_extensions="permessage-deflate"
-            )
-            head = await http2.head(stream_id)
-            assert head[b":status"] == b"200"
-            assert b"sec-websocket-extensions" not in head
-            yield _OverHttp2(http2, stream_id)
-        else:
-            await client.send(upgrade(token, query, b"Sec-WebSocket-Extensions: permessage-deflate\r\n"))
-            response = await client.response(to_head=True)
-            assert response.status == 101
-            assert b"sec-websocket-extensions" not in response.headers
-            yield _OverHttp1(client)
+async def tls_peer(here: Site, trusts: ssl.SSLContext, token: str, query: str = "presence=0") -> AsyncIterator[Peer]:
+    """In the room, unless that has closed it."""
+    async with tls_client(here, trusts) as client:
+        http2 = Http2(client.stream)
+        await http2.begin()
+        stream_id = await http2.open_websocket(f"/ws/s/{token}?{query}", sec_websocket_extensions="permessage-deflate")
+        head = await http2.head(stream_id)
+        assert head[b":status"] == b"200"
+        assert b"sec-websocket-extensions" not in head
+        yield _OverHttp2(http2, stream_id)

@@ -41,6 +41,7 @@ from schemas.closes import NodeClose, StreamClose
 from schemas.frames import AnnounceAck, AuthOk, Cmd, CmdCancel, ResumeOk, Telemetry
 from schemas.manifest import NodeIdentity
 from schemas.sse import close_event, metric_event
+from tests import transport
 from tests.actors.node.harness import TOKEN_ID, FakeConnection, Gateway, ScriptedNode, now
 from tests.gateway.api.client import KEY, new_id, token
 from tests.gateway.api.operators import admin_of
@@ -110,7 +111,7 @@ class Node(ScriptedNode):
 class Agent:
     """A client on a socket of its own, which reads only when it is told to."""
 
-    sock: trio.socket.SocketType
+    sock: trio.socket.SocketType | transport.TlsClientSocket
     buffer: bytearray = field(default_factory=bytearray)
 
     async def send(self, data: bytes) -> None:
@@ -214,7 +215,7 @@ class Site:
         if rcvbuf is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
         await sock.connect(("127.0.0.1", self.port))
-        self.agents.append(Agent(sock))
+        self.agents.append(Agent(await transport.secured(sock)))
         return self.agents[-1]
 
     async def ask(self, **fields: Any) -> Agent:
@@ -325,7 +326,13 @@ async def site(
             others = [admin_of(folder, fleet, streams).routes] if folder else []
             api = api_feature(verifier, now, services.directory, calls, subscribe, jwks([key]), _ready)
             app = Router(new_id, api.routes, *others)
-            door = Door(supervisor, app, body_bytes_max=lambda _: BODY_BYTES_MAX, settings=door_settings)
+            door = Door(
+                supervisor,
+                app,
+                body_bytes_max=lambda _: BODY_BYTES_MAX,
+                settings=door_settings,
+                tls=transport.server(),
+            )
             port = await door.listen("127.0.0.1", 0)
             here = Site(supervisor, fleet, streams, pump, door, port, logged, lambda what: gateway.counts[what])
             await trio.testing.wait_all_tasks_blocked()

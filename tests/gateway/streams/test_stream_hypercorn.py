@@ -1,9 +1,6 @@
 """The same rules over ASGI `send`: streams of HTTP/2, where hypercorn stands between a stream and its client."""
 
 import json
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -12,12 +9,9 @@ import trio
 from actors.stream.actor import StreamActor
 from actors.supervision.stop_ladder import StopSettings
 from gateway.net.http1.settings import DoorSettings
-from gateway.net.http1.wire import ReplayedStream
-from gateway.net.hypercorn.bridge import HypercornBridge
-from gateway.net.hypercorn.life import ConnectionLife
 from schemas.closes import NodeClose, StreamClose
 from tests.gateway.streams.http2 import PING, Agent2
-from tests.gateway.streams.site import FAST, SLOW, SMALL_RCVBUF, Agent, Node, Site, event, request, site, until
+from tests.gateway.streams.site import FAST, SLOW, SMALL_RCVBUF, Node, Site, event, site, until
 
 
 async def open_one(here: Site, window: int = 65_535) -> tuple[Node, Agent2, int]:
@@ -250,72 +244,3 @@ async def test_crash_of_one_stream_ends_it_without_a_close_event(monkeypatch: py
         assert await agent.event(second) == told
         assert await agent.rest(first) == b""
         assert (here.streams.crashes, here.streams.closes.total()) == (1, 0)
-
-
-# ---- HTTP/1.1 of hypercorn, as under TLS ---------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def hypercorn_1(here: Site) -> AsyncIterator[Agent]:
-    """A client whose connection hypercorn serves from its first byte: nothing can be adopted there."""
-    service = here.door._service  # noqa: SLF001
-    bridge = HypercornBridge(service)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        client = trio.socket.socket()
-        await client.connect(listener.getsockname())
-        served, _ = listener.accept()
-    here.agents.append(Agent(client))
-
-    async def serve() -> None:
-        settings = service.settings
-        async with ReplayedStream(served, b"", settings, service.turns.of("127.0.0.1")) as stream:
-            await bridge.serve(stream, ConnectionLife(settings.linger_s_max, service.calls))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve)
-        yield here.agents[-1]
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-async def test_http_1_of_hypercorn_has_the_same_events_in_chunks() -> None:
-    async with site() as here:
-        node = await here.node()
-        async with hypercorn_1(here) as agent:
-            await agent.send(request())
-            head = await agent.head()
-            assert b"content-type: text/event-stream; charset=utf-8\r\n" in head
-            assert b"x-correlation-id: %b\r\n" % logged_id(here).encode() in head
-            node.begin()
-            node.publish()
-            assert await agent.until(chunk(event())) == chunk(event())
-            node.actor.close(NodeClose.NORMAL)
-            last = chunk(close(4503, "device_offline")) + b"0\r\n\r\n"
-            assert await agent.until(b"0\r\n\r\n") == last
-            agent.hang_up()
-
-
-@pytest.mark.parametrize("how", ["hang_up", "reset", "half_close"])
-async def test_client_of_http_1_of_hypercorn_that_goes_leaves_nothing_behind(how: str) -> None:
-    async with site() as here:
-        node = await here.node()
-        async with hypercorn_1(here) as agent:
-            await agent.send(request())
-            await agent.head()
-            getattr(agent, how)()
-            await here.no_streams()
-            assert node.cancelled == [node.cadences[0].msg_id]
-
-
-async def test_crash_of_a_stream_of_http_1_of_hypercorn_breaks_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site(crashes=["stream"]) as here:
-        node = await here.node()
-        async with hypercorn_1(here) as agent:
-            await agent.send(request())
-            await agent.head()
-            node.begin()
-            break_first(here, monkeypatch)
-            node.publish()
-            assert b"event" not in await agent.rest()

@@ -27,6 +27,8 @@ from tests.gateway.streams.site import (
     until,
 )
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 PATIENT = replace(SLOW, close_s_max=1000.0)
 """Whoever waits for an acknowledgement that cannot come fails the test."""
 
@@ -218,18 +220,20 @@ AT_ONCE = 200
 WARM_UP = 5
 
 
-async def test_ten_thousand_streams_that_came_and_went_leave_nothing_behind() -> None:
-    """A third half-close, a third hang up, a third are reset; each has had a frame."""
+async def test_ten_thousand_streams_that_came_and_went_leave_nothing_behind(transport: str) -> None:
+    """A third half-close, a third hang up, a third are reset; each has had a frame. Over TLS, which costs each a
+    handshake, a tenth of them: too few to tell by the process's memory."""
+    streams, at_once = (STREAMS, AT_ONCE) if transport == "plain" else (STREAMS // 10, AT_ONCE // 10)
     async with site(patience_s=120.0) as here:
         node = await here.node()
         asking = request()
         begun: tuple[int, int] | None = None
         gc.collect()  # of what tests before this one left, pumps with their epolls among it
         tasks_before, files_before = tasks(), files()
-        for batch in range(STREAMS // AT_ONCE):
-            agents = [await open_quickly(here, asking) for _ in range(AT_ONCE)]
-            await until(lambda: len(here.streams.registry) == AT_ONCE)
-            assert (tasks() - tasks_before, here.door.connections) == (AT_ONCE, 0)
+        for batch in range(streams // at_once):
+            agents = [await open_quickly(here, asking) for _ in range(at_once)]
+            await until(lambda: len(here.streams.registry) == at_once)
+            assert (tasks() - tasks_before, here.door.connections) == (at_once, 0)
             node.begin()
             node.publish()
             for agent in agents:
@@ -246,9 +250,9 @@ async def test_ten_thousand_streams_that_came_and_went_leave_nothing_behind() ->
             if batch == WARM_UP:  # caches and pools have their size by now
                 begun = objects(), resident_bytes()
         assert begun is not None
-        grown = STREAMS - WARM_UP * AT_ONCE
+        grown = streams - WARM_UP * at_once
         assert objects() - begun[0] < grown / 2  # trio sweeps its used deadlines by the thousand
-        assert resident_bytes() - begun[1] < grown * 200  # not even one small object for each
+        assert transport == "tls" or resident_bytes() - begun[1] < grown * 200  # not even one small object for each
 
 
 def objects() -> int:

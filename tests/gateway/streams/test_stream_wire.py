@@ -14,6 +14,8 @@ from tests.gateway.api.client import token
 from tests.gateway.streams.site import FAST, OTHER_NODE_ID, SLOW, event, request, site, subscribe_tool, tasks, until
 from tests.schemas.examples import NODE_ID
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 METRIC = b"event: metric\ndata: " + (  # RFC-0009 §5.1, as printed
     b'{"ts_ms":1745300000000,"node_id":"01hzx9k3m4p7q8r9s0t1v2w3xy","cpu_pct":12.4,"mem_bytes":1234567890,'
     b'"mem_total_bytes":8589934592,"disk_pct":31.2,"load_1m":0.42,"load_5m":0.39,"load_15m":0.35}\n\n'

@@ -18,6 +18,7 @@ from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
 from gateway.net.http1.door import Door
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.refusal_form import FormOf, device_form_only
+from tests import transport
 
 PATIENCE_S = 20.0
 BODY_BYTES_MAX = 1000
@@ -87,7 +88,7 @@ class Response:
 
 @dataclass
 class Client:
-    stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]
+    stream: trio.SocketStream | trio.SSLStream[trio.SocketStream] | transport.TlsClientStream
     buffer: bytearray = field(default_factory=bytearray)
 
     async def send(self, data: bytes) -> None:
@@ -154,7 +155,7 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[Client]:
-        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+        async with await transport.open_stream(self.port) as stream:
             yield Client(stream)
 
     @contextlib.asynccontextmanager
@@ -196,7 +197,7 @@ async def site(
                 app,
                 body_bytes_max=lambda path: 10 if path == "/small" else BODY_BYTES_MAX,
                 settings=settings,
-                tls=tls,
+                tls=tls or transport.server(),
                 takes_upgrade=takes_upgrade,
                 form_of=form_of,
                 sites=sites,

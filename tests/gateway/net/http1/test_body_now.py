@@ -8,6 +8,8 @@ from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.connection import BODY_NOW, WHEN_GONE
 from tests.gateway.net.http1.site import HOST, answer, read_body, site, until
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 POST = b"POST / HTTP/1.1\r\n" + HOST
 GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
 

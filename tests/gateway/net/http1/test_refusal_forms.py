@@ -11,6 +11,8 @@ from gateway.net.http1.settings import DoorSettings
 from gateway.net.refusal_form import RefusalForm, Refused
 from tests.gateway.net.http1.site import HOST, Response, answer, echo, read_body, site
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 def other_form(status: int, correlation_id: str) -> Refused:
     assert len(correlation_id) == 26

@@ -2,12 +2,16 @@
 
 import socket
 
+import pytest
+
 from gateway.net.applications import Application, Applications
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.connection import UPGRADE
 from gateway.net.http1.heads import Head, KnownHeads
 from gateway.net.http1.requests import Outside, RequestReader
 from tests.gateway.net.http1.site import HOST, answer, echo, site, until
+
+pytestmark = pytest.mark.usefixtures("transport")
 
 ASK = HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 FRAMES = b"\x81\x80abcd"

@@ -201,7 +201,7 @@ async def test_socket_that_is_given_away_has_left_the_pump() -> None:
     async with ends() as both:
         both.peer.send(b"ours")
         assert await both.wire.read() == b"ours"
-        with both.wire.detach() as sock:
+        with contextlib.closing(both.wire.detach()) as sock:
             assert both.pump.sockets == 0
             both.peer.send(b"theirs")
             await wait_all_tasks_blocked()

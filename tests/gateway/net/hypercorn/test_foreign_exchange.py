@@ -14,7 +14,7 @@ import trio.testing
 from gateway.net.body_pace_rules import BODY_PACE, BodyPace
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
-from gateway.net.hypercorn.tls_connection import ALPN
+from gateway.net.http1.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm, Refused
 from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import (

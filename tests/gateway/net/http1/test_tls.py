@@ -1,34 +1,20 @@
 """TLS at the door: the same application, the same bounds, the same stop."""
 
-import ssl
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
-from pathlib import Path
+from contextlib import AsyncExitStack
 
 import pytest
 import trio
 import trio.testing
 
 from actors.supervision.stop_ladder import StopSettings
-from gateway.net.http1.app_call import App, AsgiScope, Receive, Send
+from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
-from gateway.net.hypercorn.tls_connection import ALPN
-from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import HOST, Client, answer, site, until
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
+from tests.transport import Contexts
 
 GET = b"GET / HTTP/1.1\r\n" + HOST + b"\r\n"
 SWIFT_STOP = StopSettings(0.9, 0.5, 0.1, 0.1, 0.1)
-
-
-@pytest.fixture
-def contexts(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    server, client = tls_contexts(tmp_path)
-    server.set_alpn_protocols(ALPN)
-    return server, client
-
-
-Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 
 
 async def rest_or_reset(client: Client) -> bytes:
@@ -70,13 +56,10 @@ async def test_handshake_that_does_not_end_is_ended(contexts: Contexts, first: b
         await here.idle()
 
 
-@pytest.mark.parametrize("settings", [DoorSettings(connections_max=1), DoorSettings(connections_per_address_max=1)])
-async def test_connection_over_the_limits_is_closed_before_its_handshake(
-    contexts: Contexts, settings: DoorSettings
-) -> None:
+async def test_connection_over_the_limits_that_speaks_http_2_is_closed(contexts: Contexts) -> None:
     server, trusts = contexts
-    async with site(settings=settings, tls=server) as here, here.tls_client(trusts) as first:
-        async with here.client() as second:
+    async with site(settings=DoorSettings(connections_max=1), tls=server) as here, here.tls_client(trusts) as first:
+        async with here.tls_client(trusts, "h2") as second:
             assert await rest_or_reset(second) == b""
         assert (await first.get()).status == 200
 
@@ -118,13 +101,16 @@ async def test_streams_over_the_limit_are_an_error_of_the_connection(contexts: C
             await http2.response(first)
 
 
-async def test_setting_says_after_how_many_requests_a_connection_is_closed(contexts: Contexts) -> None:
+async def test_setting_says_after_how_many_requests_an_http_2_connection_is_closed(contexts: Contexts) -> None:
     server, trusts = contexts
     settings = DoorSettings(hypercorn_requests_max=2)
-    async with site(settings=settings, tls=server) as here, here.tls_client(trusts) as client:
-        assert b"connection" not in (await client.get()).headers
-        assert (await client.get()).headers[b"connection"] == b"close"
-        assert await client.rest() == b""
+    async with site(settings=settings, tls=server) as here, here.tls_client(trusts, "h2") as client:
+        http2 = Http2(client.stream)
+        await http2.begin()
+        for path in ("/first", "/second", "/third"):
+            await http2.open(path, end=True)
+        await http2.until_over()
+        await here.idle()
 
 
 # ---- whose next request it is, over HTTP/1.1 -------------------------------------------------------------------------
@@ -162,94 +148,90 @@ async def test_request_with_two_kinds_of_length_is_refused_and_the_last_of_its_c
 # ---- stopping -------------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def held(release: trio.Event) -> Iterator[App]:
+class Held:
     """An application that answers when it is let, and floods at /flood."""
 
-    async def app(scope: AsgiScope, receive: Receive, send: Send) -> None:
+    def __init__(self) -> None:
+        self.release = trio.Event()
+        self.asked = 0
+
+    async def app(self, scope: AsgiScope, _: Receive, send: Send) -> None:
+        self.asked += 1
         if scope["path"] == "/held":
-            await release.wait()
+            await self.release.wait()
             await answer(send)
             return
         await send({"type": "http.response.start", "status": 200, "headers": []})
         while True:
             await send({"type": "http.response.body", "body": b"x" * 50_000, "more_body": True})
 
-    yield app
-
 
 async def test_request_under_way_at_a_stop_is_answered_and_idle_connections_are_closed(contexts: Contexts) -> None:
     server, trusts = contexts
-    release = trio.Event()
-    with held(release) as app:
-        async with site(app, tls=server) as here, here.client() as silent:
-            async with here.tls_client(trusts) as idle, here.tls_client(trusts, "h2") as two:
-                http2 = Http2(two.stream)
-                await http2.begin()
-                asked = await http2.open("/held", end=True)
-                async with here.tls_client(trusts) as one:
-                    await one.send(b"GET /held HTTP/1.1\r\n" + HOST + b"\r\n")
-                    await until(lambda: here.supervisor.calls.count == 2)
-                    here.supervisor.request_stop()
-                    assert await rest_or_reset(idle) == b""
-                    assert await rest_or_reset(silent) == b""
-                    release.set()
-                    assert (await one.response()).body == b"ok"
-                    assert await rest_or_reset(one) == b""
-                assert (await http2.response(asked)).body == b"ok"
-                await http2.until_over()
-            await here.idle()
+    held = Held()
+    async with site(held.app, tls=server) as here, here.client() as silent:
+        async with here.tls_client(trusts) as idle, here.tls_client(trusts, "h2") as two:
+            http2 = Http2(two.stream)
+            await http2.begin()
+            asked = await http2.open("/held", end=True)
+            async with here.tls_client(trusts) as one:
+                await one.send(b"GET /held HTTP/1.1\r\n" + HOST + b"\r\n")
+                await until(lambda: held.asked == 2)
+                here.supervisor.request_stop()
+                assert await rest_or_reset(idle) == b""
+                assert await rest_or_reset(silent) == b""
+                held.release.set()
+                assert (await one.response()).body == b"ok"
+                assert await rest_or_reset(one) == b""
+            assert (await http2.response(asked)).body == b"ok"
+            await http2.until_over()
+        await here.idle()
 
 
 async def test_stop_cuts_no_last_response_short_over_http_2(contexts: Contexts) -> None:
     """Twenty of them: which of its tasks hypercorn has go first is left to chance."""
     server, trusts = contexts
-    release = trio.Event()
+    held = Held()
     answers: list[bytes] = []
 
     async def ask(http2: Http2) -> None:
         asked = await http2.open("/held", end=True)
         answers.append((await http2.response(asked)).body)
 
-    with held(release) as app:
-        async with site(app, tls=server) as here, AsyncExitStack() as clients, trio.open_nursery() as nursery:
-            for _ in range(20):
-                http2 = Http2((await clients.enter_async_context(here.tls_client(trusts, "h2"))).stream)
-                await http2.begin()
-                nursery.start_soon(ask, http2)
-            await until(lambda: here.supervisor.calls.count == 20)
-            here.supervisor.request_stop()
-            release.set()
+    async with site(held.app, tls=server) as here, AsyncExitStack() as clients, trio.open_nursery() as nursery:
+        for _ in range(20):
+            http2 = Http2((await clients.enter_async_context(here.tls_client(trusts, "h2"))).stream)
+            await http2.begin()
+            nursery.start_soon(ask, http2)
+        await until(lambda: here.supervisor.calls.count == 20)
+        here.supervisor.request_stop()
+        held.release.set()
     assert answers == [b"ok"] * 20
 
 
 @pytest.mark.parametrize("alpn", ["http/1.1", "h2"])
 async def test_client_that_stops_reading_does_not_delay_a_stop(contexts: Contexts, alpn: str) -> None:
     server, trusts = contexts
-    settings = DoorSettings(stopping_write_s_max=0.05)
-    with held(trio.Event()) as app:
-        async with site(app, settings, SWIFT_STOP, server) as here, here.tls_client(trusts, alpn) as client:
-            if alpn == "h2":
-                http2 = Http2(client.stream)
-                await http2.begin()
-                await http2.open("/flood", end=True)
-            else:
-                await client.send(b"GET /flood HTTP/1.1\r\n" + HOST + b"\r\n")
-            await until(lambda: here.supervisor.calls.count == 1)
-            await trio.testing.wait_all_tasks_blocked(0.01)
-            here.supervisor.request_stop()
-            await here.idle()
+    settings, held = DoorSettings(stopping_write_s_max=0.05), Held()
+    async with site(held.app, settings, SWIFT_STOP, server) as here, here.tls_client(trusts, alpn) as client:
+        if alpn == "h2":
+            http2 = Http2(client.stream)
+            await http2.begin()
+            await http2.open("/flood", end=True)
+        else:
+            await client.send(b"GET /flood HTTP/1.1\r\n" + HOST + b"\r\n")
+        await until(lambda: held.asked == 1)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        here.supervisor.request_stop()
+        await here.idle()
 
 
 async def test_client_that_stops_reading_is_reset(contexts: Contexts) -> None:
     server, trusts = contexts
-    with held(trio.Event()) as app:
-        async with (
-            site(app, DoorSettings(write_s_max=0.05, linger_s_max=0.05), tls=server) as here,
-            here.tls_client(trusts) as client,
-        ):
-            await client.send(b"GET /flood HTTP/1.1\r\n" + HOST + b"\r\n")
-            await until(lambda: here.supervisor.calls.count == 1)
-            await here.idle()
-            with pytest.raises(trio.BrokenResourceError):
-                await client.rest()
+    settings, held = DoorSettings(write_s_max=0.05, linger_s_max=0.05), Held()
+    async with site(held.app, settings, tls=server) as here, here.tls_client(trusts) as client:
+        await client.send(b"GET /flood HTTP/1.1\r\n" + HOST + b"\r\n")
+        await until(lambda: held.asked == 1)
+        await here.idle()
+        with pytest.raises(trio.BrokenResourceError):
+            await client.rest()

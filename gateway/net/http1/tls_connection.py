@@ -1,0 +1,93 @@
+"""One TLS connection's life: a handshake with a deadline, then what any connection has, or hypercorn's HTTP/2.
+
+Accepting, counting connections and stopping all of them are the door's; what is said on it is `connection.py`'s or the
+bridge's. Only so many connections are in their handshake at once; the others wait, on the same deadline.
+"""
+
+import contextlib
+import socket
+import ssl
+
+import trio
+
+from gateway.net.http1.connection import Connection
+from gateway.net.http1.service import Service
+from gateway.net.http1.turns import Share
+from gateway.net.http1.wire import TlsStream
+from gateway.net.hypercorn.bridge import HypercornBridge
+from gateway.net.hypercorn.life import ConnectionLife
+from gateway.net.socket_tasks import shake_hands
+from gateway.net.tls_socket import TlsSocket
+
+ALPN = ("h2", "http/1.1")
+
+
+class TlsConnection:
+    def __init__(
+        self,
+        service: Service,
+        bridge: HypercornBridge,
+        sock: socket.socket,
+        peer: tuple[str, int],
+        context: ssl.SSLContext,
+    ) -> None:
+        self._service = service
+        self._bridge = bridge
+        self._raw = sock
+        self._peer = peer
+        self._context = context
+        self._share = service.turns.of(peer[0])
+        self._handshake = trio.CancelScope()
+        self._life = ConnectionLife(service.settings.linger_s_max, service.calls)
+        self._connection: Connection | None = None
+        self._passed_on: TlsStream | None = None
+
+    def ask_stop(self) -> None:
+        """The requests under way are answered; a handshake or an idle connection is ended."""
+        self._handshake.cancel()
+        if self._connection is not None:
+            self._connection.ask_stop()
+        elif self._passed_on is not None:
+            self._life.ask_stop()
+            self._passed_on.hurry(self._service.settings.stopping_write_s_max)
+
+    def expire(self, now_s: float) -> None:
+        """Of its deadlines, the handshake's is here; those of HTTP/2 hypercorn keeps."""
+        if self._connection is not None:
+            self._connection.expire(now_s)
+
+    def end(self, crash: Exception | None) -> None:
+        if self._connection is not None:
+            self._connection.end(crash)
+        elif self._passed_on is not None:
+            self._passed_on.abort()
+        else:
+            self._raw.close()
+
+    async def run(self) -> None:
+        sock = None
+        with self._handshake:
+            sock = await shaken(self._raw, self._context, self._service, self._share)
+        if sock is None or self._handshake.cancel_called:
+            return
+        if sock.protocol == "h2":
+            self._passed_on = TlsStream(sock, b"", self._service.settings, self._share)
+            async with self._passed_on:
+                await self._bridge.serve(self._passed_on, self._life)
+        else:
+            self._connection = Connection(self._service, self._bridge, sock, self._peer)
+            await self._connection.run()
+
+
+async def shaken(
+    sock: socket.socket, context: ssl.SSLContext, service: Service, share: Share | None = None
+) -> TlsSocket | None:
+    """After its handshake. None: it speaks no TLS, or none that we do, or is gone, or took too long."""
+    with trio.move_on_after(service.settings.handshake_s_max), contextlib.suppress(trio.BrokenResourceError):
+        async with service.handshakes:
+            if share is not None:
+                await share.let_others()  # it costs what dozens of requests do
+            tls = TlsSocket(sock, context)
+            await shake_hands(tls)
+            return tls
+    return None
