@@ -173,3 +173,25 @@ class Pulse:
         if self._unheard is not None and now_s - self._unheard[1] > self.stale_s_max:
             return Standing.STALE
         return Standing.CLOCK_OFF if self._skew_ms > self.clock_skew_ms_max else Standing.READY
+
+
+@dataclass(slots=True)
+class Unease:
+    """When to leave a server: it keeps up the connection, and what is asked through it is not answered, or not told.
+
+    Such servers have been seen after they were killed or stopped: pings were answered, JetStream was not reached.
+    """
+
+    leave_s: float
+    _since_s: float | None = None
+
+    def leaves(self, standing: Standing, now_s: float, *, is_connected: bool) -> bool:
+        if not is_connected or standing in (Standing.READY, Standing.CLOCK_OFF):
+            self._since_s = None
+            return False
+        if self._since_s is None:
+            self._since_s = now_s
+        if now_s - self._since_s < self.leave_s:
+            return False
+        self._since_s = now_s  # the next server has as long
+        return True

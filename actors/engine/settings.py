@@ -10,6 +10,7 @@ class PresenceSettings(msgspec.Struct, frozen=True):
     dead_s: float = 15.0  # without one; then the process's entry ends, and its nodes are away for all others
     lost_s_max: float = 10.0  # without a heartbeat that the engine took; then the process is not ready
     stale_s_max: float = 10.0  # until the watcher tells of a heartbeat; then the process is not ready, and watches anew
+    leave_s: float = 20.0  # not ready, though its connection is up; then the process tries another server
     clock_skew_ms_max: int = 500  # between this clock and the engine's; beyond it the process is not ready
     left_s: float = 3_600.0  # for which others are told how a node's session ended; then they only see that it is away
     puts_at_once: int = 32  # entries and manifests that are being put; the others wait

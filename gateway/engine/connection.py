@@ -156,6 +156,10 @@ class Connection:
 
         return end
 
+    def leave(self) -> None:
+        """Go to another server, if there is one that can be reached; what is unanswered is LOST."""
+        self._thread.leave()
+
     # ── the other thread ────────────────────────────────────────────────────────────────────────────────────────────
 
     def _deliver(self) -> None:

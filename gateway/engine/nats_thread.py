@@ -151,6 +151,8 @@ class NatsThread:
         self._interests: list[Interest] = []
         self._client: Client | None = None
         self._is_refused = False  # by the server that was reached last
+        self._living: tuple[str, asyncio.Event] | None = None  # at which server, and what ends that
+        self._left: str | None = None  # the server that was left last
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_work = asyncio.Event()
         self._ending = asyncio.Event()
@@ -171,6 +173,10 @@ class NatsThread:
     def finish(self) -> None:
         """Send what is there, if that is possible soon, and end."""
         self._call(self._ending.set)
+
+    def leave(self) -> None:
+        """End this life of the connection, and try the other servers before this one."""
+        self._call(self._leave)
 
     def refuse(self, unsent: Outgoing) -> None:
         """It will not be sent: there is no thread any more, or will not be soon."""
@@ -227,11 +233,14 @@ class NatsThread:
         while not self._ending.is_set():
             servers = list(self._settings.servers)
             random.shuffle(servers)
+            servers.sort(key=lambda server: server == self._left)
             for server in servers:
                 ended = asyncio.Event()
                 client = await self._dial(server, ended)
                 if client is not None:
+                    self._living = server, ended
                     await self._live(client, ended)
+                    self._living = None
                 if self._ending.is_set():
                     return
             self._say(LinkState.REFUSED if self._is_refused else LinkState.DOWN)
@@ -294,6 +303,11 @@ class NatsThread:
         self._lose_all()
         self._say(LinkState.DOWN)
         await self._close(client)
+
+    def _leave(self) -> None:
+        if self._living is not None:
+            self._left, ended = self._living
+            ended.set()
 
     async def _close(self, client: Client) -> None:
         """In any case its socket is let go of: with one that is left open, uvloop's loop does not close, for ever."""

@@ -74,6 +74,8 @@ def _check_bounds(engine: EngineSettings) -> None:
         raise SettingsError("engine.dead_s is more than two heartbeats (engine.heartbeat_s), and at least 1")
     if engine.lost_s_max <= engine.heartbeat_s or engine.stale_s_max <= engine.heartbeat_s:
         raise SettingsError("engine.lost_s_max and engine.stale_s_max are more than one heartbeat (engine.heartbeat_s)")
+    if engine.leave_s <= engine.stale_s_max:
+        raise SettingsError("engine.leave_s is more than engine.stale_s_max, so that a watcher can begin anew before")
     if not 2 <= engine.batch_min <= engine.batch_max <= 1000:
         raise SettingsError("engine.batch_min is from 2 to engine.batch_max, and that at most 1000")
     if (

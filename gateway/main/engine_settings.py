@@ -24,6 +24,7 @@ class EngineSettings:
     dead_s: float = 15.0  # without one; then its nodes are away for all others
     lost_s_max: float = 10.0  # without reaching the engine; then calls are 503 and nodes are sent away (1012)
     stale_s_max: float = 10.0  # without being told what is in the engine; then the process is not ready
+    leave_s: float = 20.0  # lost or stale, though NATS answers pings; then another server is tried
     append_patience_s: float = 10.0  # of appends and reads that nobody takes; then they are refused
     batch_min: int = 16  # appends that wait; fewer are published one by one, so many or more as one batch
     batch_max: int = 512  # messages in a batch; the rest wait for the next
@@ -48,6 +49,7 @@ class EngineSettings:
             dead_s=self.dead_s,
             lost_s_max=self.lost_s_max,
             stale_s_max=self.stale_s_max,
+            leave_s=self.leave_s,
             clock_skew_ms_max=self.clock_skew_ms_max,
         )
 

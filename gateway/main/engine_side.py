@@ -26,7 +26,7 @@ from actors.engine.facts import Facts
 from actors.engine.feeds import Feeds
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
-from actors.engine.presence_rules import PROCESS, Standing
+from actors.engine.presence_rules import PROCESS, Standing, Unease
 from actors.engine.process_looks import ProcessState, processes_shown
 from actors.engine.settings import BusSettings
 from actors.log.store import CannotOpenError
@@ -38,6 +38,7 @@ from actors.supervision.stop_ladder import Stage
 from actors.supervision.supervisor import Supervisor
 from gateway.engine.connection import Connection, NotConnectedError
 from gateway.engine.credentials import NOBODY, BadCredentialsError, Credentials, read_credentials
+from gateway.engine.link import LinkState
 from gateway.engine.nats_kv import NatsKv
 from gateway.engine.nats_messages import NatsMessages
 from gateway.engine.nats_runs import Names
@@ -267,9 +268,12 @@ class EngineSide:
         return self.janitor.is_here() and not is_elsewhere
 
     async def _watch_standing(self, fleet: Fleet) -> None:
-        before = Standing.READY
+        before, unease = Standing.READY, Unease(self.settings.leave_s)
         while True:
             standing = self.standing()
+            if unease.leaves(standing, trio.current_time(), is_connected=self.link.state is LinkState.UP):
+                log.warning("engine_server_left", standing=standing)
+                self.link.leave()
             if standing is not before:
                 log.warning("engine_standing", standing=standing)
                 before = standing

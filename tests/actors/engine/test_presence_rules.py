@@ -10,6 +10,7 @@ from actors.engine.presence_rules import (
     ProcessEntry,
     Pulse,
     Standing,
+    Unease,
     Write,
     decode_node,
     decode_process,
@@ -111,6 +112,21 @@ def test_a_watcher_that_does_not_tell_of_heartbeats_is_stale() -> None:
     pulse.beat(17, 1, None)  # the bucket was lost
     pulse.echoed(1)
     assert pulse.standing(50) is Standing.READY
+
+
+def test_a_server_through_which_the_engine_is_not_reached_is_left_and_the_next_has_as_long() -> None:
+    unease = Unease(leave_s=20)
+    assert not unease.leaves(Standing.LOST, 0, is_connected=False), "it is being dialled anyway"
+    assert not unease.leaves(Standing.LOST, 5, is_connected=True)
+    assert not unease.leaves(Standing.STALE, 24.9, is_connected=True)
+    assert unease.leaves(Standing.STALE, 25, is_connected=True)
+    assert not unease.leaves(Standing.STALE, 44.9, is_connected=True)
+    assert unease.leaves(Standing.LOST, 45, is_connected=True)
+    for well in (Standing.READY, Standing.CLOCK_OFF):
+        assert not unease.leaves(Standing.LOST, 60, is_connected=True)
+        assert not unease.leaves(well, 64, is_connected=True)
+        assert not unease.leaves(Standing.LOST, 66, is_connected=True), "counted from here on"
+    assert unease.leaves(Standing.LOST, 86, is_connected=True)
 
 
 def test_a_session_whose_process_is_gone_is_lost_once_and_its_owner_may_put_it_again() -> None:

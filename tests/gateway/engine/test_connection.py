@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -350,3 +351,31 @@ async def test_subscriptions_that_end_and_come_while_all_are_begun_make_none_dea
 
     await begin_all(interests, begin, flush)
     assert begun == [first, second, third, late]
+
+
+async def test_a_server_that_is_left_is_dialled_after_the_others(server: ServerRun, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = ServerRun(tmp_path / "other")
+    other.token = server.token
+    with trio.fail_after(TEST_S_MAX):
+        await other.start()
+        try:
+            settings = ConnectionSettings((server.url, other.url), token=server.token, redial_s=0.01)
+            async with (
+                await Connection.open(settings_of(server)) as here,
+                await Connection.open(settings_of(other)) as there,
+                await Connection.open(settings) as link,
+            ):
+                here.subscribe("where", lambda message: here.publish(message.reply, b"here"))
+                there.subscribe("where", lambda message: there.publish(message.reply, b"there"))
+                seen = []
+                for life in range(1, 7):
+                    while link.life < life or not isinstance(  # noqa: ASYNC110
+                        answer := await link.request("where", timeout_s=TEST_S_MAX), Message
+                    ):
+                        await trio.sleep(0.01)
+                    seen.append(answer.data)
+                    link.leave()
+            assert all(one != next_one for one, next_one in pairwise(seen)), seen
+        finally:
+            await other.stop()
