@@ -83,6 +83,26 @@ def test_every_claim_names_a_command_that_exists_a_day_and_a_machine(claim: dict
     assert claim["says"]
 
 
+def source(module: str) -> str:
+    """Of what `python -m` runs; that of pytest is not ours."""
+    found = importlib.util.find_spec(module)
+    assert found is not None, module
+    assert found.origin is not None
+    place = Path(found.origin)
+    return (place.with_name("__main__.py") if found.submodule_search_locations else place).read_text()
+
+
+@pytest.mark.parametrize("page", HELD, ids=lambda page: page.name)
+def test_command_beside_a_figure_exists_with_its_options(page: Path) -> None:
+    shown = re.findall(r"`python -m (bench[\w.]*)([^`\n]*)`", page.read_text())
+    claimed = re.findall(
+        r"^python -m (bench[\w.]*)(.*)$", "\n".join(claim["command"] for claim in CLAIMS), re.MULTILINE
+    )
+    for module, words in [*shown, *claimed]:
+        code = source(module)
+        assert [word for word in words.split() if word.startswith("-") and f'"{word}"' not in code] == []
+
+
 def test_claims_are_told_apart() -> None:
     ids = [claim["id"] for claim in CLAIMS]
     assert len(set(ids)) == len(ids)

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from gateway.commands.parsing import Subparsers, printable
+from gateway.doctor.engine_look import look_at_engine
 from gateway.doctor.facts import Folder, Machine
 from gateway.doctor.finding import Finding, Severity
 from gateway.doctor.finding_rules import by_severity, findings
@@ -46,9 +47,9 @@ def _doctor(arguments: argparse.Namespace) -> int:
         wrong = [Finding(Severity.ERROR, SETTINGS, str(error), "correct it, then look again")]
     path = data_from_environment(arguments.data) if settings is None else settings.data_path
     machine, folder = look_at_machine(path), look_at_folder(path, arguments.seconds)
-    tls = () if settings is None else look_at_tls(settings)
+    tls, engine = ((), ()) if settings is None else (look_at_tls(settings), look_at_engine(settings))
     readable = None if any(finding.about == SETTINGS for finding in wrong) else settings
-    found = by_severity([*wrong, *findings(machine, folder, tls, readable)])
+    found = by_severity([*wrong, *findings(machine, folder, tls, readable, engine)])
     if arguments.json:
         print(json.dumps({"versions": machine.versions, "findings": [asdict(finding) for finding in found]}, indent=2))
     else:

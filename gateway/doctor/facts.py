@@ -75,6 +75,16 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineServer:
+    """One of those that `engine.url` names."""
+
+    name: str  # HOST:PORT; empty: its address is none
+    answers: bool = False
+    has_jetstream: bool | None = None  # None: it did not say
+    why: str = ""  # it does not answer
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     clock: Clock
     files_max: int  # that a process may have open, at most

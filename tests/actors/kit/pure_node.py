@@ -7,6 +7,7 @@ import heapq
 import itertools
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -283,9 +284,8 @@ class PureNode:
                 case StartHandler(msg_id, tool, arguments):
                     is_echo = tool.endswith(".invoke")
                     result = self.echo(arguments) if is_echo else self.snapshot(arguments)
-                    self.later(
-                        ECHO_S if is_echo else SNAPSHOT_S, lambda m=msg_id, r=result: self.feed(HandlerReturned(m, r))
-                    )  # type: ignore[misc]
+                    returned = HandlerReturned(msg_id, result)
+                    self.later(ECHO_S if is_echo else SNAPSHOT_S, partial(self.feed, returned))
                 case SampleFrame(msg_id):
                     self.feed(FrameSampled(msg_id, self.frame()))
 
