@@ -117,8 +117,8 @@ def test_streams_spaces_upstreams_and_an_engine_are_shown(pages: ConsolePages, a
     pages.is_shown("upstreams")
     pages.menu("engine")
     anna.shows("tbody", "gw-1")
-    assert anna.texts("thead th") == ["Process", "Here", "Started", "Nodes", "Lag (ms)", "Link"]
-    process, here, started, nodes, lag, link = anna.texts("tbody td")
+    assert anna.texts("thead th") == ["Process", "Link", "Nodes", "Lag (ms)", "Started", "Here"]
+    process, link, nodes, lag, started, here = anna.texts("tbody td")
     assert (process, here, nodes, lag, link) == ("gw-1", "yes", "30", "4", "–")
     assert "2026" in started
     anna.shows("#main", "Janitor")
