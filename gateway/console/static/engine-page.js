@@ -34,7 +34,10 @@ function tableOf(name, rows) {
   if (objects.length === 0) return note("None.");
   const names = new Set(objects.flatMap(Object.keys));
   const columns = [...FIRST.filter((name) => names.has(name)), ...[...names].filter((name) => !FIRST.includes(name))];
-  const head = make("tr", {}, ...columns.map((column) => make("th", { scope: "col", className: classOf(objects, column) }, wordsOf(column))));
+  const headings = columns.map(
+    (column) => make("th", { scope: "col", className: classOf(objects, column) }, wordsOf(column)),
+  );
+  const head = make("tr", {}, ...headings);
   const lines = objects.map(
     (row) => make(
       "tr",
