@@ -87,7 +87,9 @@ def requests_ms(meter: Meter, operator: Operator, seconds: float) -> dict[str, f
         idle = meter.share(seconds)
         for name, kind in KINDS.items():
             found[name].append(meter.request_ms(lambda number, kind=kind: operator.fleet(kind(number)), idle))  # type: ignore[misc]
-    return {name: statistics.median(times) for name, times in found.items()}
+    told = {name: statistics.median(times) for name, times in found.items()}
+    note(f"... the dearest {max(told.values()):.2f} ms")
+    return told
 
 
 def shares(
@@ -104,6 +106,7 @@ def shares(
         time.sleep(SETTLE_S)
         found.append((without, meter.share(seconds)))
     consoles.open([])
+    note(f"... {statistics.median(with_one - without for without, with_one in found):.2%} of a core")
     return found
 
 

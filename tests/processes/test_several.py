@@ -1,5 +1,6 @@
 """Two gateways of one machine on a real `nats-server`: either reaches every node, and one that dies is replaced."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,20 @@ def test_metrics_of_both_are_on_one_page_and_commands_reach_either(several: Seve
     command = [sys.executable, "-m", "gateway.commands.cli", "nodes", "--data", str(several.data)]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert all(identity.node_id in listed for identity in several.identities)
+
+
+def test_audit_of_both_is_one_by_time_while_they_run(several: Several) -> None:
+    command = [sys.executable, "-m", "gateway.commands.cli", "audit", "--data", str(several.data), "--json"]
+    for number in (0, 1):
+        assert several.call(number, several.identities[0].node_id, "who did what") == 200
+
+    def lines() -> list[dict[str, Any]]:
+        told = subprocess.run([*command, "--event", "tool_call"], capture_output=True, text=True, check=False).stdout
+        return [json.loads(line) for line in told.splitlines()]
+
+    several.until("kept", lambda: {line["process"] for line in lines()} == {0, 1})
+    times = [line["at"] for line in lines()]
+    assert times == sorted(times)
 
 
 def test_a_process_that_is_killed_is_replaced_and_its_nodes_come_back(several: Several) -> None:

@@ -81,7 +81,9 @@ function leftOut({ total, others, since_ms: sinceMs, counted_since_ms: countedMs
     const spent = sumText(others.spent_micros);
     said.push(`${countText(total - shown)} more agents made ${countOf(others.calls, "call")} and spent ${spent}.`);
   }
-  if (countedMs !== null && countedMs > sinceMs) said.push(`Counted back to ${dateText(countedMs)} so far; the rest follows.`);
+  if (countedMs !== null && countedMs > sinceMs) {
+    said.push(`Counted back to ${dateText(countedMs)} so far; the rest follows.`);
+  }
   return said.join(" ");
 }
 

@@ -23,7 +23,10 @@ const CLASSES = {
 };
 const COLUMNS = ["When", "Event", "Who", "What", "Node", "Decision", "Cost", "Took"];
 
-/** `without` is a column that would say the same in every line. `show` and `append` take lines newest first; `add` puts newer ones on top and lets the oldest go. */
+/**
+ * `without` is a column that would say the same in every line. `show` and `append` take lines newest first; `add` puts
+ * newer ones on top and lets the oldest go.
+ */
 export function auditTable({ caption, without = "" }) {
   const titles = COLUMNS.filter((title) => title !== without);
   const body = make("tbody");

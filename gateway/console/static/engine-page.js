@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { make } from "./dom.js";
-import { dateText } from "./formats.js";
+import { dateText, shortId } from "./formats.js";
 import { badge, card, code, emptyNote, facts, note, pageHead, said } from "./parts.js";
 import { repeat } from "./waiting.js";
 
@@ -32,8 +32,12 @@ function parts(engine) {
 function tableOf(name, rows) {
   const objects = rows.map((row) => (typeof row === "object" && row !== null ? row : { value: row }));
   if (objects.length === 0) return note("None.");
-  const columns = [...new Set(objects.flatMap(Object.keys))];
-  const head = make("tr", {}, ...columns.map((column) => make("th", { scope: "col", className: classOf(objects, column) }, wordsOf(column))));
+  const names = new Set(objects.flatMap(Object.keys));
+  const columns = [...FIRST.filter((name) => names.has(name)), ...[...names].filter((name) => !FIRST.includes(name))];
+  const headings = columns.map(
+    (column) => make("th", { scope: "col", className: classOf(objects, column) }, wordsOf(column)),
+  );
+  const head = make("tr", {}, ...headings);
   const lines = objects.map(
     (row) => make(
       "tr",
@@ -63,6 +67,11 @@ function tableOf(name, rows) {
   );
 }
 
+/** What an operator looks for; what else a process says follows. */
+const FIRST = [
+  "process", "standing", "link", "nodes", "ledgers", "lag_ms", "heartbeat_age_ms", "queued_appends",
+  "unknown_outcomes", "skew_ms", "host", "started_at_ms", "is_here",
+];
 const WORDS = new Set(["standing", "link"]); // how a process is
 
 function classOf(rows, column) {
@@ -79,5 +88,6 @@ function textOf(value, name) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value === "number" && name.endsWith("_at_ms")) return dateText(value);
+  if (name === "process") return shortId(String(value));
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }

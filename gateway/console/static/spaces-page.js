@@ -47,7 +47,8 @@ export async function open(place, { signal }) {
     table.element.hidden = spaces.length === 0;
     more.hidden = cursor === null;
     const { total, limits: bounds } = answer;
-    write(status, 0 < spaces.length && spaces.length < total ? `${countText(spaces.length)} of ${countText(total)} are shown.` : "");
+    const isPart = spaces.length > 0 && spaces.length < total;
+    write(status, isPart ? `${countText(spaces.length)} of ${countText(total)} are shown.` : "");
     write(empty, bounds === null ? OFF : total === 0 ? "No space is open." : "");
     limits.replaceChildren(...(bounds === null ? [] : limitTiles(total, spaces, bounds)));
   };

@@ -11,7 +11,7 @@ const LOOK_MS = 5_000;
 
 export async function open(place, { signal }) {
   const table = new DataTable({ caption: "Upstreams", columns: COLUMNS, idOf: (row) => row.name });
-  const empty = emptyNote("No MCP server is behind this gateway. The policy names them, in ", code("[[upstreams]]"), ".");
+  const empty = emptyNote("No MCP server is behind this gateway. The policy names them: ", code("[[upstreams]]"));
   [table.element.hidden, empty.hidden] = [true, true];
   place.append(pageHead("Upstreams"), table.element, empty);
   await repeat(async () => {
