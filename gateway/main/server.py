@@ -229,7 +229,7 @@ async def running(
             )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
-            directory, bus = side.directory, side.join(supervisor, devices.fleet)
+            directory, bus = side.directory, side.join(supervisor, devices.fleet, spans)
             lives = NodeLives(folder, agreed.register, directory, devices.fleet, new_id, now_here, agreed.leafs)
             agreed.register.on_others = lives.others_did
             await lives.load()
