@@ -46,6 +46,7 @@ class CallAsked(msgspec.Struct, frozen=True):
     sub: str
     tenant: str
     deadline_at_ms: int
+    traceparent: str | None = None  # of the asker's span
 
 
 class CancelAsked(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ import trio
 
 from actors.bus.bus import Failed, Outcome
 from actors.bus.directory import NodeRecord
+from actors.bus.trace import TRACEPARENT
 from actors.engine import bus_messages as wire
 from actors.engine.bus_rules import unanswered
 from actors.engine.messages import Messages, NoReply
@@ -50,8 +51,17 @@ class CallsElsewhere:
         self._asked += 1
         subjects = wire.Subjects(self._prefix, record.owner)
         call_id = f"{self._process}.{self._asked}"
+        traceparent = TRACEPARENT.get()
         asked = wire.CallAsked(
-            call_id, record.node_id, record.epoch, tool, dict(arguments), sub, tenant, deadline_at_ms
+            call_id,
+            record.node_id,
+            record.epoch,
+            tool,
+            dict(arguments),
+            sub,
+            tenant,
+            deadline_at_ms,
+            None if traceparent is None else traceparent(),
         )
         command = _Command(hold)
         timeout_s = until_s - self._now().mono_s

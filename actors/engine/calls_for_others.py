@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import structlog
 import trio
 
-from actors.bus.bus import Failed
+from actors.bus.bus import Failed, Outcome
 from actors.engine import bus_messages as wire
 from actors.engine.bus_rules import not_served
 from actors.engine.local_nodes import LocalNodes
@@ -40,10 +40,23 @@ class _Served:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class ServedCall:
+    """A call of another process that is over."""
+
+    traceparent: str  # of the asker's span
+    tool: str
+    outcome: Outcome | None  # None: its asker has gone
+    arrived: Moment
+    took_s: float
+
+
 class CallsForOthers:
     """`run` while `take` may be called; it returns after `stop`, when all are answered."""
 
     def __init__(self, local: LocalNodes, now: Callable[[], Moment], settings: BusSettings) -> None:
+        self.on_served: Callable[[ServedCall], None] | None = None
+        """Told of calls that their askers trace."""
         self._local = local
         self._now = now
         self._settings = settings
@@ -107,7 +120,8 @@ class CallsForOthers:
             served.scope.cancel()
 
     async def _serve(self, served: _Served) -> None:
-        asked = served.asked
+        asked, arrived = served.asked, self._now()
+        outcome: Outcome | None = None
         try:
             with served.scope:
                 outcome = await self._local.call(
@@ -122,12 +136,15 @@ class CallsForOthers:
                 served.request.reply(wire.encode(wire.answer_of(outcome)))
         except Exception as error:  # of ours, and this call's alone
             log.error("engine_call_failed", causes=report(error))
-            failed = Failed(Code.INTERNAL, served.msg_id, is_known=False)
-            served.request.reply(wire.encode(wire.said_of(failed)))
+            outcome = Failed(Code.INTERNAL, served.msg_id, is_known=False)
+            served.request.reply(wire.encode(wire.said_of(outcome)))
         finally:
             served.is_over = True
             del self._serving[asked.call_id]
             self._changed.set()
+            if self.on_served is not None and asked.traceparent is not None:
+                took_s = self._now().mono_s - arrived.mono_s
+                self.on_served(ServedCall(asked.traceparent, asked.tool, outcome, arrived, took_s))
 
     async def _accept_for_ever(self) -> None:
         """Tell those whose calls take a while what their commands are called. All wait equally long for it."""

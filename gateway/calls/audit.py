@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -19,12 +20,13 @@ import structlog
 
 from actors.bus.directory import NodeRecord
 from actors.bus.purse import RateLeft
+from actors.bus.trace import TRACEPARENT
 from actors.node.moment import Moment
 from gateway.calls.answers import Answered, Reason, Refused
 from gateway.governance.denials import DenialCode
 from gateway.identity.tokens import Principal
 from gateway.observe.metrics.histogram import Histogram
-from gateway.observe.tracing import CallSpans, TraceParent
+from gateway.observe.tracing import CallSpans, Span, TraceParent, traceparent_of
 from schemas.errors import Code
 from schemas.labels import UNLABELLED, Labels
 from schemas.projection import ToolName
@@ -88,6 +90,7 @@ class CallRecord(msgspec.Struct, eq=False):
     price_micros: int | None = None  # charged, or reserved and about to be
     decision: Decision = Decision.ABANDONED
     refusal: Refused | None = None
+    span: Span | None = None  # begun, because another process does something for the call
     rates: tuple[RateLeft, ...] = ()  # those that concern the tool, as the owner of the agent's ledger told them
 
     def end(self, answer: Answered | Refused) -> None:
@@ -122,6 +125,16 @@ class Audit:
         self._log.info(event, **fields)
         self.keep(event, fields)
         return fields
+
+    def trace(self, record: CallRecord) -> None:
+        """Let this task's call be found by what others do for it."""
+        if self._spans is not None:
+            TRACEPARENT.set(partial(self._traceparent, record, self._spans))
+
+    def _traceparent(self, record: CallRecord, spans: CallSpans) -> str:
+        if record.span is None:
+            record.span = spans.begin(record.origin.parent, record.arrived.wall_ms)
+        return traceparent_of(record.span)
 
     def call(self, record: CallRecord) -> None:
         """A call is over, its stream or subscription has begun, or neither came to be."""
@@ -167,6 +180,7 @@ class Audit:
                 parent=parent,
                 arrived_ms=record.arrived.wall_ms,
                 took_s=took_s,
+                begun=record.span,
             )
 
     def space_call(

@@ -74,6 +74,7 @@ class ToolCalls:
     ) -> Answered | Refused:
         """Run the tool for this principal: a device's within 5 s of now, an upstream's within its own timeout."""
         record = CallRecord(principal, origin, self._now())
+        self.audit.trace(record)
         target = parse_tool_name(name)
         try:
             if isinstance(target, ToolName):  # no upstream has a name that begins like a device's tools

@@ -16,6 +16,7 @@ from gateway.main.agreed import Agreed, agreed_alone
 from gateway.main.data_folder import DataFolder
 from gateway.mcp.forward import Forwards
 from gateway.mcp.sessions import Sessions
+from gateway.observe.tracing import CallSpans
 
 
 class EmbeddedSide:
@@ -42,8 +43,8 @@ class EmbeddedSide:
     def begin(self, supervisor: Supervisor) -> None:
         """Nobody else changes it."""
 
-    def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
-        del supervisor
+    def join(self, supervisor: Supervisor, fleet: Fleet, spans: CallSpans | None) -> Bus:
+        del supervisor, spans
         return fleet
 
     def share_streams(self, streams: Streams) -> None:

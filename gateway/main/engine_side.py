@@ -61,6 +61,7 @@ from gateway.main.settings import UNIX, Address, Settings, SettingsError
 from gateway.mcp.forward import Forwards
 from gateway.mcp.homes import Homes
 from gateway.mcp.sessions import Sessions
+from gateway.observe.tracing import CallSpans
 from schemas.closes import NodeClose
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -162,11 +163,12 @@ class EngineSide:
         _keep(supervisor, "engine_facts", self.facts.run, Kind.PERMANENT, Stage.CORE)
         _keep(supervisor, "engine_feeds", self.feeds.run, Kind.PERMANENT, Stage.CORE)
 
-    def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
+    def join(self, supervisor: Supervisor, fleet: Fleet, spans: CallSpans | None) -> Bus:
         # A process that is dead for the directory is dead for those who listen to its nodes, too.
         bounds = BusSettings(ping_s=self.settings.heartbeat_s, lease_s=self.settings.dead_s)
         messages = NatsMessages(self.link)
         bus = EngineBus(fleet, self.directory, messages, self.me.process, self._now, bounds, self.names.prefix)
+        bus.calls_for_others.on_served = None if spans is None else spans.served
         supervisor.start(
             ChildSpec(name="bus", run=bus.run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=bus.stop)
         )

@@ -77,7 +77,7 @@ from gateway.net.exchange import BODY_BYTES_MAX, Exchange
 from gateway.net.http1.door import Door
 from gateway.net.http1.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm
-from gateway.net.router import Router
+from gateway.net.router import Router, Routes
 from gateway.net.tls import server_context
 from gateway.observe.audit.audit_store import opened_audit
 from gateway.observe.log_output import once_a_turn
@@ -231,7 +231,7 @@ async def running(
             )
             devices.register.makes_tokens = token_keys is None
             await devices.start()
-            directory, bus = side.directory, side.join(supervisor, devices.fleet)
+            directory, bus = side.directory, side.join(supervisor, devices.fleet, spans)
             lives = NodeLives(folder, agreed.register, directory, devices.fleet, new_id, now_here, agreed.leafs)
             agreed.register.on_others = lives.others_did
             await lives.load()
@@ -499,15 +499,19 @@ async def running(
             device_port = await _listening(devices.listen, nodes, "--devices", shares=side.shares_ports)
             http_port = await _listening(door.listen, http, "--http", shares=side.shares_ports)
             if side.shares_ports:
-                within = Router(new_id, *(feature.routes for feature in features), siblings.routes, serves=side.serves)
                 # Whoever comes from another process is many clients.
                 as_many = replace(door_settings, connections_per_address_max=door_settings.connections_max)
-                siblings_door = Door(supervisor, from_others(within), body_bytes_max=body_bytes_max, settings=as_many)
-                _listen_unix(siblings_door, place.socket, "choose a data folder with a shorter path")
+
+                def for_others(*more: Routes) -> Door:
+                    within = Router(new_id, *(feature.routes for feature in features), *more, serves=side.serves)
+                    return Door(supervisor, from_others(within), body_bytes_max=body_bytes_max, settings=as_many)
+
+                # What takes no token is for the owner of the folder alone.
+                _listen_unix(for_others(siblings.routes), place.socket, "choose a data folder with a shorter path")
                 if settings.engine.internal_listen is not None:
                     others = Address.parse(settings.engine.internal_listen)
                     await _listening(
-                        siblings_door.listen,
+                        for_others().listen,
                         Address(others.host, others.port + place.number),
                         "engine.internal_listen",
                         shares=False,

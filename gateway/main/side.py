@@ -25,6 +25,7 @@ from gateway.main.settings import Settings
 from gateway.mcp.forward import Forwards
 from gateway.mcp.sessions import Sessions
 from gateway.observe.metrics.engine_families import EngineCounts
+from gateway.observe.tracing import CallSpans
 
 
 class ServingStore(LedgerStore, Protocol):
@@ -61,8 +62,8 @@ class Side(Protocol):
     def begin(self, supervisor: Supervisor) -> None:
         """Start what keeps the directory true."""
 
-    def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
-        """Start what runs as long as the gateway does; how nodes are reached."""
+    def join(self, supervisor: Supervisor, fleet: Fleet, spans: CallSpans | None) -> Bus:
+        """Start what runs as long as the gateway does; how nodes are reached. `spans`: of what is done for others."""
 
     @property
     def pays_at_hand(self) -> bool:

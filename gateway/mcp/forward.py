@@ -55,7 +55,12 @@ class Forwards:
                 return True
             self.under_way += 1
             try:
-                answer = _Answer(stream, exchange, await exchange.body() if body is None else body)
+                try:
+                    answer = _Answer(stream, exchange, await exchange.body() if body is None else body)
+                except h11.LocalProtocolError:  # such as HTTP/1.0 without a Host, or what HTTP/2 takes and 1.1 does not
+                    message = "The request cannot be handed to the gateway that has what it is about."
+                    await exchange.refuse_status(400, message, "Send a Host, and no control characters in headers.")
+                    return True
                 is_over = await exchange.while_there(lambda: self._while_alive(home, answer))
                 if is_over and not answer.has_begun:
                     message = "The gateway that has this session broke off. Whether the request was done is not known."
@@ -93,21 +98,23 @@ class Forwards:
 
 class _Answer:
     def __init__(self, stream: trio.SocketStream, exchange: Exchange, body: bytes) -> None:
+        """Raises h11.LocalProtocolError: what came cannot be said again."""
         self.has_begun = False
         self._stream = stream
         self._exchange = exchange
         self._body = body
         self._http = h11.Connection(h11.CLIENT, HEAD_BYTES_MAX)
+        self._asked = self._question()
 
     async def give(self) -> None:
         """As far as it comes."""
         try:
-            await self._ask()
+            await self._stream.send_all(self._asked)
             await self._exchange.hand_over(lambda _, send: self._hand_back(send))
         except (OSError, trio.BrokenResourceError, h11.RemoteProtocolError):
             return
 
-    async def _ask(self) -> None:
+    def _question(self) -> bytes:
         scope = self._exchange.scope
         headers = [(name, value) for name, value in scope["headers"] if name not in _OF_THE_CONNECTION]
         client = (scope.get("client") or ("",))[0].encode("latin-1", "replace") or b"unknown"
@@ -121,7 +128,7 @@ class _Answer:
         data = self._http.send(request) or b""
         if body:
             data += self._http.send(h11.Data(data=body)) or b""
-        await self._stream.send_all(data + (self._http.send(h11.EndOfMessage()) or b""))
+        return data + (self._http.send(h11.EndOfMessage()) or b"")
 
     async def _hand_back(self, send: Send) -> None:
         while True:

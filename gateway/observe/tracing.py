@@ -1,4 +1,5 @@
-"""OpenTelemetry traces, as an extra (`heliograph[otel]`): one span for each tool call, once it is over.
+"""OpenTelemetry traces, as an extra (`heliograph[otel]`): one span for each tool call, once it is over, and one of the
+gateway that has the node, if that is another than the one that the call reached.
 
 A span has the call's kind and verb, how it ended and its correlation id; arguments, results, and whatever an agent or a
 device wrote are never in it. It is recorded with its times after the fact, so that a call carries nothing with it, and
@@ -25,10 +26,12 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from actors.bus.bus import Failed
+from actors.engine.calls_for_others import ServedCall
 from schemas.errors import Code, http_status
-from schemas.projection import ToolName, output_schema_of
+from schemas.projection import ToolName, output_schema_of, parse_tool_name
 
-SPAN = "tools/call"
+SPAN, SPAN_SERVED = "tools/call", "nodes/call"
 FLUSH_S_MAX = 2.0  # at the stop, for what is not exported yet; the rest is lost
 _HEX = frozenset("0123456789abcdef")
 
@@ -68,6 +71,10 @@ def parse_traceparent(text: object) -> TraceParent | None:
 
 
 class Span(Protocol):
+    def get_span_context(self) -> SpanContext: ...
+
+    def set_attributes(self, attributes: Mapping[str, str]) -> None: ...
+
     def set_status(self, status: Status) -> None: ...
 
     def end(self, end_time: int | None = None) -> None: ...
@@ -91,6 +98,23 @@ class CallSpans:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
 
+    def begin(self, parent: TraceParent | None, arrived_ms: int) -> Span:
+        """The span of a call that is not over, for what others do for it to be a part of."""
+        return self._tracer.start_span(SPAN, _context(parent), SpanKind.SERVER, start_time=arrived_ms * 1_000_000)
+
+    def served(self, call: ServedCall) -> None:
+        """What was done here for a call that arrived at another process: a child of that call's span."""
+        target, failed = parse_tool_name(call.tool), call.outcome if isinstance(call.outcome, Failed) else None
+        attributes = {} if failed is None else {"heliograph.code": failed.code.value}
+        if isinstance(target, ToolName):
+            attributes["heliograph.tool.kind"] = target.kind
+        start = call.arrived.wall_ms * 1_000_000
+        parent = _context(parse_traceparent(call.traceparent))
+        span = self._tracer.start_span(SPAN_SERVED, parent, SpanKind.SERVER, attributes, start_time=start)
+        if failed is not None and http_status(failed.code) >= 500:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(start + round(call.took_s * 1e9))
+
     def record(
         self,
         target: ToolName | None,
@@ -102,6 +126,7 @@ class CallSpans:
         parent: TraceParent | None,
         arrived_ms: int,
         took_s: float,
+        begun: Span | None = None,
     ) -> None:
         # A verb that the kind does not have is the caller's text.
         known = target if target is not None and output_schema_of(target) is not None else None
@@ -113,16 +138,22 @@ class CallSpans:
             "heliograph.code": None if code is None else code.value,
             "heliograph.correlation_id": correlation_id,
         }
-        span = self._tracer.start_span(
-            SPAN,
-            _context(parent),
-            SpanKind.SERVER,
-            {name: str(value) for name, value in attributes.items() if value is not None},
-            start_time=arrived_ms * 1_000_000,
-        )
+        said = {name: str(value) for name, value in attributes.items() if value is not None}
+        if begun is None:
+            start = arrived_ms * 1_000_000
+            span = self._tracer.start_span(SPAN, _context(parent), SpanKind.SERVER, said, start_time=start)
+        else:
+            span = begun
+            span.set_attributes(said)
         if code is not None and http_status(code) >= 500:  # what the caller did wrong is no error of this service
             span.set_status(Status(StatusCode.ERROR))
         span.end(arrived_ms * 1_000_000 + round(took_s * 1e9))
+
+
+def traceparent_of(span: Span) -> str:
+    """As W3C has it."""
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags) & TraceFlags.SAMPLED:02x}"
 
 
 def _context(parent: TraceParent | None) -> Context:

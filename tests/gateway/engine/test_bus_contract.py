@@ -8,6 +8,8 @@ import pytest
 import trio
 
 from actors.bus.bus import Failed, Succeeded
+from actors.bus.trace import TRACEPARENT
+from actors.engine.calls_for_others import ServedCall
 from actors.engine.settings import BusSettings, PresenceSettings
 from actors.log.memory_store import MemoryDisk
 from gateway.engine.connection import Connection
@@ -95,6 +97,36 @@ async def test_a_call_is_answered_with_what_the_node_says(processes: list[Proces
     assert isinstance(outcome, Succeeded)
     assert (outcome.msg_id, outcome.result["message"]) == (cmd.msg_id, "hello")
     assert asked.held == [cmd.msg_id]
+
+
+async def test_the_owner_is_told_of_the_trace_of_a_call_that_leaves_its_process(
+    server: ServerRun | str, processes: list[Process], calls: trio.Nursery
+) -> None:
+    owner, asker = processes
+    served: list[ServedCall] = []
+    if server != "local":
+        owner.engine.calls_for_others.on_served = served.append
+    asked_for: list[str] = []
+
+    def traceparent() -> str:
+        asked_for.append("00-1-2-01")
+        return asked_for[-1]
+
+    with trio.fail_after(TEST_S_MAX):
+        node = await owner.session()
+        await until(asker.is_told)
+        Asked(asker, calls)  # nobody traces this one
+        (cmd,) = await node.commands(1)
+        node.ack(cmd)
+        before = TRACEPARENT.set(traceparent)
+        asked = Asked(asker, calls)
+        TRACEPARENT.reset(before)
+        (_, cmd) = await node.commands(2)
+        node.ack(cmd)
+        outcome = await asked.answer()
+        await until(lambda: server == "local" or bool(served))
+    assert [(one.traceparent, one.tool, one.outcome) for one in served] == [(said, ECHO, outcome) for said in asked_for]
+    assert len(asked_for) == (server != "local"), "what stays in its process asks for none"
 
 
 async def test_a_refusal_by_the_node_keeps_its_code_and_its_id(processes: list[Process], calls: trio.Nursery) -> None:

@@ -83,3 +83,12 @@ async def test_the_client_is_who_the_other_gateway_says(via: bytes | None) -> No
     headers = [] if via is None else [(b"heliograph-via", via)]
     await from_others(app)({"client": ("unix", 0), "headers": headers}, None, None)  # type: ignore[arg-type]
     assert seen == [("unix", 0) if via is None else ("203.0.113.9", 0)]
+
+
+@pytest.mark.parametrize("head", ["GET /oauth/authorize HTTP/1.0", "GET /join HTTP/1.0", "GET /console HTTP/1.0"])
+async def test_a_request_without_a_host_is_no_fault_of_either(two: Two, head: str) -> None:
+    for gateway in two.gateways:
+        host, _, port = gateway.http.rpartition(":")
+        async with await trio.open_tcp_stream(host, int(port)) as stream:
+            await stream.send_all(f"{head}\r\n\r\n".encode())
+            assert int((await stream.receive_some()).split()[1]) < 500

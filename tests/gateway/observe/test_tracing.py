@@ -1,13 +1,17 @@
 """Spans of tool calls, against a tracer of OpenTelemetry's shape: the SDK is an extra, and not there."""
 
 from collections.abc import Mapping
+from contextvars import Context as EmptyContext
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from opentelemetry.context import Context
-from opentelemetry.trace import SpanKind, Status, StatusCode, TraceFlags, get_current_span
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags, get_current_span
 
+from actors.bus.bus import Failed
+from actors.bus.trace import TRACEPARENT
+from actors.engine.calls_for_others import ServedCall
 from actors.node.moment import Moment
 from gateway.calls.answers import No
 from gateway.calls.audit import Audit, CallRecord, Decision, Origin, Via
@@ -40,6 +44,12 @@ class FakeSpan:
     start_time: int | None
     end_time: int | None = None
     status: Status | None = None
+
+    def get_span_context(self) -> SpanContext:
+        return SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+    def set_attributes(self, attributes: Mapping[str, str]) -> None:
+        self.attributes = attributes
 
     def set_status(self, status: Status) -> None:
         self.status = status
@@ -127,6 +137,40 @@ def test_span_is_the_child_of_the_callers() -> None:
 def test_span_without_a_parent_begins_a_trace() -> None:
     span = traced(f"sysecho.{NODE_ID}.echo.invoke", Decision.ANSWERED)
     assert not get_current_span(span.context).get_span_context().is_valid
+
+
+def test_what_another_gateway_does_for_a_call_is_a_part_of_its_trace() -> None:
+    tracer = FakeTracer()
+    spans = CallSpans(tracer)
+    audit = Audit(lambda: Moment(100.25, 0), spans)
+    record = CallRecord(PRINCIPAL, Origin(Via.MCP, PARENT), ARRIVED, decision=Decision.ANSWERED)
+    audit.trace(record)
+    said = TRACEPARENT.get()
+    assert said is not None
+    assert tracer.spans == [], "a call that stays here is one span, made when it is over"
+    traceparent = said()
+    assert traceparent == said() == f"00-{0xABC:032x}-{0xDEF:016x}-01"
+    tool = f"sysecho.{NODE_ID}.echo.invoke"
+    spans.served(ServedCall(traceparent, tool, Failed(Code.DEADLINE_EXCEEDED), ARRIVED, 0.125))
+    audit.call(record)
+    mine, served = tracer.spans
+    assert (mine.name, served.name) == ("tools/call", "nodes/call")
+    assert get_current_span(mine.context).get_span_context().trace_id == int(PARENT.trace_id, 16)
+    parent = get_current_span(served.context).get_span_context()
+    assert (parent.trace_id, parent.span_id, parent.is_remote) == (0xABC, 0xDEF, True)
+    assert served.attributes == {"heliograph.tool.kind": "system.echo", "heliograph.code": "E_DEADLINE_EXCEEDED"}
+    assert served.status is not None
+    assert (served.start_time, served.end_time) == (ARRIVED.wall_ms * 10**6, ARRIVED.wall_ms * 10**6 + 125_000_000)
+    assert mine.attributes["heliograph.decision"] == "answered"
+    assert mine.end_time == ARRIVED.wall_ms * 10**6 + 250_000_000
+
+
+def test_nobody_is_told_of_a_trace_where_none_is_kept() -> None:
+    def in_a_task_of_its_own() -> object:
+        Audit(lambda: Moment(100.25, 0)).trace(CallRecord(PRINCIPAL, Origin(Via.MCP, PARENT), ARRIVED))
+        return TRACEPARENT.get()
+
+    assert EmptyContext().run(in_a_task_of_its_own) is None
 
 
 @pytest.mark.parametrize(("flags", "sampled"), [("00", False), ("01", True), ("03", True), ("02", False)])
