@@ -28,7 +28,6 @@ from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
 from actors.engine.presence_rules import PROCESS, Standing
 from actors.engine.process_looks import ProcessState, processes_shown
-from actors.engine.settings import BusSettings
 from actors.log.store import CannotOpenError
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
@@ -146,10 +145,10 @@ class EngineSide:
         _keep(supervisor, "engine_feeds", self.feeds.run, Kind.PERMANENT, Stage.CORE)
 
     def join(self, supervisor: Supervisor, fleet: Fleet) -> Bus:
-        # A process that is dead for the directory is dead for those who listen to its nodes, too.
-        bounds = BusSettings(ping_s=self.settings.heartbeat_s, lease_s=self.settings.dead_s)
         messages = NatsMessages(self.link)
-        bus = EngineBus(fleet, self.directory, messages, self.me.process, self._now, bounds, self.names.prefix)
+        bus = EngineBus(
+            fleet, self.directory, messages, self.me.process, self._now, self.settings.bus, self.names.prefix
+        )
         supervisor.start(
             ChildSpec(name="bus", run=bus.run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=bus.stop)
         )
