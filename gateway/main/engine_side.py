@@ -18,7 +18,7 @@ import trio
 from ulid import ULID
 
 from actors.bus.bus import Bus
-from actors.bus.directory import HERE
+from actors.bus.directory import HERE, NodeRecord
 from actors.engine.engine_bus import EngineBus
 from actors.engine.engine_directory import EngineDirectory
 from actors.engine.engine_purse import EnginePurse
@@ -26,7 +26,7 @@ from actors.engine.facts import Facts
 from actors.engine.feeds import Feeds
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
-from actors.engine.presence_rules import PROCESS, Standing
+from actors.engine.presence_rules import PROCESS, Standing, is_witness
 from actors.engine.process_looks import ProcessState, processes_shown
 from actors.log.store import CannotOpenError
 from actors.node.fleet import Fleet
@@ -136,6 +136,11 @@ class EngineSide:
             self.settings.presence,
             self._now,
         )
+
+    def is_witness(self, record: NodeRecord) -> bool:
+        me = self.me.process
+        owner = me if record.owner == HERE else record.owner
+        return is_witness(me, owner, self.directory.processes, live=record.live)
 
     def begin(self, supervisor: Supervisor) -> None:
         _keep(supervisor, "engine_connection", self.link.watch, Kind.FATAL, Stage.LOG)
