@@ -201,13 +201,11 @@ def project(manifest: Mapping[str, Any]) -> tuple[Tool, ...]:
 
 def check_projects(manifest: Mapping[str, Any]) -> None:
     """Raise what `project` would, if it would, and make nothing."""
-    str(manifest["node_id"])
     for capability in manifest["capabilities"]:
-        verbs = KINDS[capability["kind"]].verbs
-        for verb in capability["verbs"]:
-            verbs[verb]  # it has to be there
-        if capability["verbs"]:
-            capability["cap_id"], hash(capability["safety_class"])
+        verbs = list(capability["verbs"])
+        if verbs:
+            known = KINDS[capability["kind"]].verbs
+            [known[verb] for verb in verbs], manifest["node_id"], capability["cap_id"], hash(capability["safety_class"])
             for name, value in {**capability["constraints"]}.items():
                 if _CONSTRAINTS[name]["type"] == "integer":
                     int(value)

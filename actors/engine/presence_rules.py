@@ -9,6 +9,7 @@ Epochs are granted by the log, so a process that was stopped and goes on finds a
 is over. None of this decides who may write to the log: it makes that known, fast.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Any
@@ -100,6 +101,15 @@ def to_write(mine: NodeEntry, stored: NodeEntry | None) -> Write:
 def lost(told: NodeEntry, is_process_there: bool, now_ms: int) -> NodeEntry | None:
     """What the janitor makes of an entry whose process is gone; None: it is as it should be."""
     return None if is_process_there or not told.is_open else msgspec.structs.replace(told, lost_ms=now_ms)
+
+
+def is_witness(me: str, owner: str, processes: Iterable[str], *, live: bool) -> bool:
+    """Whether it is for this process to write down that a node of that owner's came or went.
+
+    The owner does; of an owner that is gone itself, the first of those that live. For a moment two may think so.
+    """
+    living = set(processes)
+    return owner == me or (not live and owner not in living and me == min(living, default=me))
 
 
 def newest(mine: NodeEntry | None, told: NodeEntry | None) -> NodeEntry | None:

@@ -27,8 +27,10 @@ class BusSettings(msgspec.Struct, frozen=True):
     calls_max: int = 4_096  # for other processes, at once; the next one is refused (E_RATE_LIMITED)
     accepted_s: float = 0.1  # a call has taken; then its asker is told the command's id before the answer
     attach_s_max: float = 5.0  # until the owner of a node says whether it may be listened to; then E_DEADLINE_EXCEEDED
-    feeds_max: int = 4_096  # cadences of other processes' nodes, listened to here; the next is refused (E_RATE_LIMITED)
-    listeners_max: int = 16_384  # other processes' attachments here, all together; the next is refused, as above
+    feeds_max: int = (
+        20_000  # cadences of other processes' nodes, listened to here; the next is refused (E_RATE_LIMITED)
+    )
+    listeners_max: int = 100_000  # other processes' attachments here, all together; the next is refused, as above
     ping_s: float = 2.0  # between two pings of a process whose nodes are listened to
     misses_max: int = 2  # pings in a row that nobody serves; then what was listened to there has ended
     lease_s: float = 15.0  # without a ping; then a process that listened here is taken to have gone

@@ -99,8 +99,16 @@ class Step:
     nats_cores: float
     appends_per_s: float
     start_s: float
-    first: str  # what is nearest to its limit, or beyond it
-    first_share: float
+    used: tuple[tuple[str, float], ...]  # of each other limit, the most used one first
+
+    @property
+    def first(self) -> str:
+        """What is nearest to its limit, or farthest beyond it."""
+        return self.used[0][0]
+
+    @property
+    def first_share(self) -> float:
+        return self.used[0][1]
 
 
 def step(nodes: int, of: Figures, load: Load, limits: Limits) -> Step:
@@ -162,11 +170,10 @@ def step(nodes: int, of: Figures, load: Load, limits: Limits) -> Step:
     }
     if gateways == 1:  # it needs no engine
         shares = {"memory of each gateway": shares["memory of each gateway"], "processor time": cores(1) / limits.share}
-    first, first_share = max(shares.items(), key=lambda share: share[1])
+    used = tuple(sorted(shares.items(), key=lambda share: -share[1]))
     return Step(
-        nodes, streams, calls_per_s, gateways, bound_by, process_bytes, nats_cores, appends_per_s, start_s, first,
-        first_share,
-    )  # fmt: skip
+        nodes, streams, calls_per_s, gateways, bound_by, process_bytes, nats_cores, appends_per_s, start_s, used
+    )
 
 
 def steps(of: Figures, load: Load = LOAD, limits: Limits = LIMITS) -> list[Step]:
@@ -287,17 +294,18 @@ def measured_lines(of: Recorded) -> list[str]:
 def model_lines(of: Figures) -> list[str]:
     lines = [
         "| nodes | streams | calls/s | gateways | because of | memory each | NATS, cores | appends/s "
-        "| start | nearest limit |",
+        "| start | nearest limit, or all that are passed |",
         "|---:|---:|---:|---:|---|---:|---:|---:|---:|---|",
     ]
     for one in steps(of):
-        first = f"{one.first}: {one.first_share:.0%}".replace("%", " %")
+        met = [each for each in one.used if each[1] > 1] or one.used[:1]
+        limits = "; ".join(f"{what} {100 * share:.0f} %" for what, share in met)
         start = f"{number(one.start_s)} s" if one.gateways > 1 else "–"
         nats = number(one.nats_cores) if one.gateways > 1 else "–"
         appends = number(one.appends_per_s) if one.gateways > 1 else "–"
         lines.append(
             f"| {one.nodes:,} | {one.streams:,} | {number(one.calls_per_s)} | {one.gateways:,} | {one.bound_by} "
-            f"| {number(one.process_bytes / GIB)} GiB | {nats} | {appends} | {start} | {first} |"
+            f"| {number(one.process_bytes / GIB)} GiB | {nats} | {appends} | {start} | {limits} |"
         )
     return lines
 

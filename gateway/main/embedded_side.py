@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from actors.bus.bus import Bus
+from actors.bus.directory import NodeRecord
 from actors.bus.local_directory import LocalDirectory
 from actors.ledger.ledgers import LedgerBook, Ledgers
 from actors.log.sqlite_store import SqliteStore
@@ -36,6 +37,9 @@ class EmbeddedSide:
     async def opened(cls, folder: DataFolder) -> AsyncIterator["EmbeddedSide"]:
         async with await SqliteStore.open(folder.log_path) as store:
             yield cls(store)
+
+    def is_witness(self, _: NodeRecord) -> bool:
+        return True
 
     def agree(self, folder: DataFolder, policy: PolicySource) -> Agreed:
         return agreed_alone(folder, self.store, self.directory, policy)

@@ -10,6 +10,7 @@ from gateway.main.settings import Address, Settings, SettingsError
 
 _SCHEMES = ("nats", "tls")
 _ANY = {"0.0.0.0", "::", "*"}
+FEEDS_MOST = 25_000  # whose names fit into one message of 1 MiB, which NATS takes by default
 _MISSING = "engine.url needs a client of NATS: pip install 'heliograph[gateway,engine]'"
 
 
@@ -78,6 +79,10 @@ def _check_bounds(engine: EngineSettings) -> None:
         raise SettingsError("engine.leave_s is more than engine.stale_s_max, so that a watcher can begin anew before")
     if not 2 <= engine.batch_min <= engine.batch_max <= 1000:
         raise SettingsError("engine.batch_min is from 2 to engine.batch_max, and that at most 1000")
+    if not 1 <= engine.feeds_max <= FEEDS_MOST:
+        raise SettingsError(f"engine.feeds_max is from 1 to {FEEDS_MOST}: one message has to name them all")
+    if engine.listeners_max < 1:
+        raise SettingsError("engine.listeners_max is at least 1")
     if (
         engine.append_patience_s <= 0
         or min(engine.clock_skew_ms_max, engine.purse_timeout_ms) <= 0

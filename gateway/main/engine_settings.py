@@ -5,7 +5,7 @@ Nothing here needs a client of NATS: `engine_side` makes of it what the packages
 
 from dataclasses import dataclass
 
-from actors.engine.settings import PresenceSettings, PurseSettings
+from actors.engine.settings import BusSettings, PresenceSettings, PurseSettings
 from gateway.engine.settings import EngineSettings as Bounds
 
 
@@ -29,6 +29,8 @@ class EngineSettings:
     batch_min: int = 16  # appends that wait; fewer are published one by one, so many or more as one batch
     batch_max: int = 512  # messages in a batch; the rest wait for the next
     purse_timeout_ms: int = 500  # without a sign of life of a ledger's owner; then the ledger is taken by force
+    feeds_max: int = 20_000  # cadences of other gateways' nodes, listened to here; the next is refused
+    listeners_max: int = 100_000  # other gateways' attachments to nodes here, all together; the same
     clock_skew_ms_max: int = 500  # between this clock and the engine's; beyond it the process takes no nodes
     internal_listen: str | None = None  # HOST:PORT for gateways of other machines; the second process has the next port
     mqtt: str | None = (
@@ -51,6 +53,16 @@ class EngineSettings:
             stale_s_max=self.stale_s_max,
             leave_s=self.leave_s,
             clock_skew_ms_max=self.clock_skew_ms_max,
+        )
+
+    @property
+    def bus(self) -> BusSettings:
+        """A process that is dead for the directory is dead for those who listen to its nodes, too."""
+        return BusSettings(
+            ping_s=self.heartbeat_s,
+            lease_s=self.dead_s,
+            feeds_max=self.feeds_max,
+            listeners_max=self.listeners_max,
         )
 
     @property

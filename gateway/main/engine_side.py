@@ -18,7 +18,7 @@ import trio
 from ulid import ULID
 
 from actors.bus.bus import Bus
-from actors.bus.directory import HERE
+from actors.bus.directory import HERE, NodeRecord
 from actors.engine.engine_bus import EngineBus
 from actors.engine.engine_directory import EngineDirectory
 from actors.engine.engine_purse import EnginePurse
@@ -26,9 +26,8 @@ from actors.engine.facts import Facts
 from actors.engine.feeds import Feeds
 from actors.engine.heartbeat import Me
 from actors.engine.janitor import Janitor
-from actors.engine.presence_rules import PROCESS, Standing, Unease
+from actors.engine.presence_rules import PROCESS, Standing, Unease, is_witness
 from actors.engine.process_looks import ProcessState, processes_shown
-from actors.engine.settings import BusSettings
 from actors.log.store import CannotOpenError
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
@@ -155,6 +154,11 @@ class EngineSide:
             self._now,
         )
 
+    def is_witness(self, record: NodeRecord) -> bool:
+        me = self.me.process
+        owner = me if record.owner == HERE else record.owner
+        return is_witness(me, owner, self.directory.processes, live=record.live)
+
     def begin(self, supervisor: Supervisor) -> None:
         _keep(supervisor, "engine_connection", self.link.watch, Kind.FATAL, Stage.LOG)
         _keep(supervisor, "engine_objects", self._objects.keep_live, Kind.PERMANENT, Stage.CORE)
@@ -164,10 +168,10 @@ class EngineSide:
         _keep(supervisor, "engine_feeds", self.feeds.run, Kind.PERMANENT, Stage.CORE)
 
     def join(self, supervisor: Supervisor, fleet: Fleet, spans: CallSpans | None) -> Bus:
-        # A process that is dead for the directory is dead for those who listen to its nodes, too.
-        bounds = BusSettings(ping_s=self.settings.heartbeat_s, lease_s=self.settings.dead_s)
         messages = NatsMessages(self.link)
-        bus = EngineBus(fleet, self.directory, messages, self.me.process, self._now, bounds, self.names.prefix)
+        bus = EngineBus(
+            fleet, self.directory, messages, self.me.process, self._now, self.settings.bus, self.names.prefix
+        )
         bus.calls_for_others.on_served = None if spans is None else spans.served
         supervisor.start(
             ChildSpec(name="bus", run=bus.run, kind=Kind.PERMANENT, stage=Stage.STREAMS, ask_stop=bus.stop)

@@ -244,7 +244,7 @@ async def running(
             audit = Audit(now_here, spans, directory.labels_of)
             if kept_audit is not None:
                 audit.keep = kept_audit.add
-            directory.follow(audit.node)
+            directory.follow(lambda record: audit.node(record) if side.is_witness(record) else None)
 
             def still_good(principal: Principal) -> bool:
                 return folder.verifier.still_good(principal, now_here().wall_ms) is None

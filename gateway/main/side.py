@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from actors.bus.bus import Bus
-from actors.bus.directory import OwnersDirectory
+from actors.bus.directory import NodeRecord, OwnersDirectory
 from actors.ledger.ledgers import LedgerBook, Ledgers, LedgerStore
 from actors.node.fleet import Fleet
 from actors.node.moment import Moment
@@ -58,6 +58,9 @@ class Side(Protocol):
 
     def agree(self, folder: DataFolder, policy: PolicySource) -> Agreed:
         """What is decided once, for all gateways. `policy`: what a file says."""
+
+    def is_witness(self, record: NodeRecord) -> bool:
+        """Whether it is for this process to write down that the node came or went."""
 
     def begin(self, supervisor: Supervisor) -> None:
         """Start what keeps the directory true."""

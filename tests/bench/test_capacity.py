@@ -104,6 +104,10 @@ def test_the_nearest_limit_is_the_one_that_is_most_used_up() -> None:
     assert found.first_share == pytest.approx(2 * (1 - 1 / found.gateways), rel=0.01)
 
 
+def test_one_gateway_is_enough_for_as_many_nodes_as_it_takes_with_a_stream_each() -> None:
+    assert step(LIMITS.nodes, FIGURES, replace(LOAD, streams_a_node=1), LIMITS).gateways == 1
+
+
 def test_a_fleet_of_one_gateway_needs_no_engine() -> None:
     assert step(1_000, FIGURES, LOAD, LIMITS).first in ("processor time", "memory of each gateway")
 

@@ -14,6 +14,7 @@ from actors.engine.presence_rules import (
     Write,
     decode_node,
     decode_process,
+    is_witness,
     lost,
     newest,
     skew_ms,
@@ -24,6 +25,23 @@ from schemas.closes import NodeClose
 MINE = NodeEntry("acme", 3, "P", 7)
 OVER = msgspec.structs.replace(MINE, left="timeout")
 NEWER = NodeEntry("acme", 4, "Q", 9)
+
+
+@pytest.mark.parametrize(
+    ("owner", "processes", "live", "writes"),
+    [
+        ("P", "PQR", True, "P"),
+        ("R", "PQR", False, "R"),
+        ("P", "QR", False, "Q"),  # it died
+        ("P", "QR", True, ""),  # not heard of yet: it will write it itself
+    ],
+)
+def test_one_process_writes_down_that_a_node_came_or_went(owner: str, processes: str, live: bool, writes: str) -> None:
+    assert [me for me in processes if is_witness(me, owner, processes, live=live)] == list(writes)
+
+
+def test_a_process_that_is_not_heard_of_yet_writes_down_what_its_own_nodes_do() -> None:
+    assert is_witness("P", "P", (), live=True)
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ import pytest
 import structlog
 import trio
 
-from actors.bus.directory import NodeRecord, OwnersDirectory
+from actors.bus.directory import HERE, NodeRecord, OwnersDirectory
 from actors.bus.local_directory import LocalDirectory
 from actors.engine.engine_directory import EngineDirectory
 from actors.engine.heartbeat import Me
 from actors.engine.kv import Kv
 from actors.engine.memory_kv import MemoryBucket, MemoryKv
-from actors.engine.presence_rules import NodeEntry, Standing
+from actors.engine.presence_rules import NodeEntry, Standing, is_witness
 from actors.engine.settings import PresenceSettings
 from actors.log.memory_store import MemoryStore
 from actors.log.store import Appended, AppendRefused, Conflict, RefusalReason, answered
@@ -210,6 +210,34 @@ async def test_a_process_that_dies_takes_its_nodes_with_it_when_its_entry_ends(a
         q.came(NODE, 2, WALL_MS)
         await trio.sleep(1)
         assert (shown(q, NODE).live, shown(q, NODE).epoch, superseded) == (True, 2, [])
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_nodes_did_is_one_process_s_to_write_down_whoever_died(autojump_clock: object) -> None:
+    async with trio.open_nursery() as nursery:
+        several = Several(nursery)
+        p, _, dies = await several.process("P")
+        q, _, _ = await several.process("Q")
+        await announce(p, NODE)
+        written: list[tuple[str, bool]] = []
+
+        def follow(directory: EngineDirectory, me: str) -> None:
+            def news(record: NodeRecord) -> None:
+                owner = me if record.owner == HERE else record.owner
+                if is_witness(me, owner, directory.processes, live=record.live):
+                    written.append((me, record.live))
+
+            directory.follow(news)
+
+        follow(p, "P")
+        follow(q, "Q")
+        follow((await several.process("R"))[0], "R")
+        p.came(NODE, 1, WALL_MS)
+        await trio.sleep(5)
+        assert written == [("P", True)]
+        dies.cancel()
+        await trio.sleep(several.settings.dead_s + 1)
+        assert written == [("P", True), ("Q", False)]
         nursery.cancel_scope.cancel()
 
 

@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 import trio
+from ulid import ULID
 
+from actors.engine.bus_messages import Ping, Pong, encode
 from actors.log.store import CannotOpenError
 from gateway.engine.server_run import ServerRun
-from gateway.main.engine_check import check_engine
+from gateway.main.engine_check import FEEDS_MOST, check_engine
 from gateway.main.server import running
 from gateway.main.settings import SettingsError, load
 from gateway.main.start_check import start_findings
 from tests.gateway.engine.on_engine import on_engine
 
+NATS_PAYLOAD_BYTES_MAX = 1024 * 1024  # its default
+HEADERS_ROOM_BYTES = 4096
 URL = {"engine.url": "nats://127.0.0.1:4222"}
 
 
@@ -39,6 +43,9 @@ def test_a_gateway_by_itself_has_nothing_to_check() -> None:
         ({**URL, "engine.lost_s_max": 1.0}, "heartbeat"),
         ({**URL, "engine.batch_min": 1}, "batch_min"),
         ({**URL, "engine.log_bytes_max": 0}, "log_bytes_max"),
+        ({**URL, "engine.feeds_max": 0}, "feeds_max"),
+        ({**URL, "engine.feeds_max": FEEDS_MOST + 1}, "feeds_max"),
+        ({**URL, "engine.listeners_max": 0}, "listeners_max"),
         ({**URL, "engine.internal_listen": "10.0.0.5:0"}, "a port from 1"),
         ({**URL, "engine.internal_listen": "0.0.0.0:9000"}, "an address of this machine"),
         ({**URL, "engine.internal_listen": "[::]:9000"}, "an address of this machine"),
@@ -51,6 +58,19 @@ def test_what_cannot_be_is_refused_with_what_to_do(wrong: dict[str, Any], hint: 
     with pytest.raises(SettingsError, match=hint) as refused:
         check_engine(load(None, {}, wrong))
     assert "secret" not in str(refused.value)
+
+
+def test_one_message_names_as_many_feeds_as_a_gateway_may_have() -> None:
+    process = str(ULID())
+    names = tuple(f"{process}.{10**9 + number}" for number in range(FEEDS_MOST))  # after a billion others
+    for message in Ping(process, names), Pong(names):
+        assert len(encode(message)) < NATS_PAYLOAD_BYTES_MAX - HEADERS_ROOM_BYTES
+
+
+def test_streams_of_as_many_nodes_as_a_gateway_has_streams_find_their_nodes_elsewhere() -> None:
+    bounds = load(None, {}, URL).engine.bus
+    assert bounds.feeds_max >= load(None, {}, URL).stream.streams_max
+    assert bounds.listeners_max >= bounds.feeds_max
 
 
 def test_missing_packages_are_named_with_the_line_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
