@@ -59,6 +59,16 @@ async def test_handshake_that_does_not_end_is_ended(contexts: Contexts, first: b
         await here.idle()
 
 
+async def test_connection_over_the_limits_that_says_nothing_holds_no_place_among_refusals(contexts: Contexts) -> None:
+    server, trusts = contexts
+    settings = DoorSettings(connections_max=0, refusals_max=1, linger_s_max=0.2)
+    async with site(settings=settings, tls=server) as here:
+        async with here.client() as silent:
+            assert await rest_or_reset(silent) == b""
+        async with here.tls_client(trusts) as told:
+            assert (await told.get()).status == 503
+
+
 async def test_connection_over_the_limits_that_speaks_http_2_is_closed(contexts: Contexts) -> None:
     server, trusts = contexts
     async with site(settings=DoorSettings(connections_max=1), tls=server) as here, here.tls_client(trusts) as first:
