@@ -89,7 +89,9 @@ bench: env  ## run the benchmarks (minutes; close other programs)
 	$(BIN)/python -m bench.log
 	$(BIN)/python -m bench.ingest
 	$(BIN)/python -m bench.door
+	$(BIN)/python -m bench.door --tls
 	$(BIN)/python -m bench.fanout
+	$(BIN)/python -m bench.fanout --tls
 	$(BIN)/python -m bench.openings
 	$(BIN)/python -m bench.pii
 	$(BIN)/python -m bench.false_positives

@@ -1,6 +1,7 @@
 """What tests of several packages need."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import trio
@@ -20,10 +21,10 @@ settings.load_profile("heliograph")
 BYTES_MAX = 2**36  # JetStream counts what objects may grow to, not what they have
 
 
-@pytest.fixture(scope="session")
-def contexts(tmp_path_factory: pytest.TempPathFactory) -> transports.Contexts:
-    """TLS of a server and of a client that trusts it, for all tests that change neither."""
-    server, client = tls_contexts(tmp_path_factory.mktemp("tls"))
+@pytest.fixture
+def contexts(tmp_path: Path) -> transports.Contexts:
+    """TLS of a server and of a client that trusts it. Each test has its own: clients set their protocols on theirs."""
+    server, client = tls_contexts(tmp_path)
     server.set_alpn_protocols(ALPN)
     return server, client
 

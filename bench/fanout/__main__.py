@@ -1,6 +1,7 @@
 """Frames a second from one core to thousands of streams: this gateway beside nchan, sse-starlette, quart-trio and C.
 
-    python -m bench.fanout [--quick] [--rounds 5] [--seconds 2] [--only ours,nchan]
+    python -m bench.fanout [--quick] [--tls] [--rounds 5] [--seconds 2] [--only ours,nchan]
+                           [--sizes 1000,5000]
 
 Each server runs in a process of its own on core 0: a whole gateway (`ours.py`), nginx with nchan and one worker,
 sse-starlette under uvicorn, quart-trio's response generator under hypercorn, and, as the limit, a loop of write() in C.
@@ -10,6 +11,7 @@ that this server has just reached, for the latencies. Rounds alternate between t
 is shown beside them, for on a machine that others use too a round can only lose.
 
 Frames a CPU-second of the server decide, as in `bench.door`, for the same reason; frames a second are printed beside.
+*With TLS*, each stream gets ciphertext of its own: this gateway, nchan and hypercorn with certificates, quickly.
 *Fairness*: with 5 % of the streams never read, on a small receive buffer, the p99 of the others beside what it is when
 all are read. *At 1 Hz*: streams of one cadence that all have each frame within 100 ms, 99 of 100 times.
 """
@@ -76,29 +78,38 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, 1,000 and 5,000 streams only")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, default=2.0)
-    parser.add_argument("--only", default=",".join(servers.NAMES), help="servers, comma-separated")
+    parser.add_argument("--only", help="servers, comma-separated")
+    parser.add_argument("--tls", action="store_true", help="streams over TLS, of those servers that speak it")
+    parser.add_argument("--sizes", help="streams, comma-separated")
+    parser.add_argument("--pem", help=argparse.SUPPRESS)
     parser.add_argument("--serve", nargs=2, metavar=("SERVER", "FIFO"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(*options.serve)
+        name, fifo = options.serve
+        serve(name, fifo, options.pem)
         return 0
-    if lacking := servers.missing():
+    if lacking := servers.missing(tls=options.tls):
         raise SystemExit("\n".join(["bench.fanout needs:", *lacking]))
-    rounds = options.rounds or (2 if options.quick else 5)
-    sizes = [1_000, 5_000] if options.quick else [1_000, 5_000, 10_000]
-    verdict = measure(options.only.split(","), sizes, rounds, options.seconds, quick=options.quick)
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(asdict(verdict), indent=2) + "\n")
+    quick = options.quick or options.tls
+    rounds = options.rounds or (2 if quick else 5)
+    sizes = [1_000, 5_000] if quick else [1_000, 5_000, 10_000]
+    if options.sizes:
+        sizes = [int(size) for size in options.sizes.split(",")]
+    names = options.only.split(",") if options.only else list(servers.OVER_TLS if options.tls else servers.NAMES)
+    verdict = measure(names, sizes, rounds, options.seconds, quick=quick, tls=options.tls)
+    results = RESULTS.with_stem("fanout_tls") if options.tls else RESULTS
+    results.parent.mkdir(exist_ok=True)
+    results.write_text(json.dumps(asdict(verdict), indent=2) + "\n")
     print(table(verdict))
     return 0 if verdict.met else 1
 
 
-def measure(names: list[str], sizes: list[int], rounds: int, seconds: float, *, quick: bool) -> Verdict:
+def measure(names: list[str], sizes: list[int], rounds: int, seconds: float, *, quick: bool, tls: bool) -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
+        bench = Bench(Path(folder), tls=tls)
         found = measure_sizes(bench, names, sizes, rounds, seconds)
         fairness = []
-        if "ours" in names:
+        if "ours" in names and not tls:
             rates = {size: median_rate(found, "ours", size) for size in sizes}
             fairness = measure_fairness(
                 bench, [size for size in FAIRNESS_STREAMS if size in sizes], max(rounds, FAIRNESS_ROUNDS_MIN), rates
@@ -108,7 +119,7 @@ def measure(names: list[str], sizes: list[int], rounds: int, seconds: float, *, 
             best = max(one["saturated"]["per_s"] for one in found if one["server"] == name)
             at_one_hz[name] = bench.streams_at_one_hz(name, best)
             say(f"{servers.NAMES[name]}: {at_one_hz[name]} streams at one frame a second, p99 under 100 ms")
-    return judge(found, fairness, at_one_hz)
+    return judge(found, fairness, at_one_hz, tls=tls)
 
 
 def median_rate(found: list[dict[str, Any]], name: str, streams: int) -> float:
@@ -118,10 +129,13 @@ def median_rate(found: list[dict[str, Any]], name: str, streams: int) -> float:
     return statistics.median(rates)
 
 
-def serve(name: str, fifo: str) -> None:
+def serve(name: str, fifo: str, pem: str | None) -> None:
     from bench.fanout import ours, peers
 
-    {"ours": ours.main, "starlette": peers.serve_starlette, "quart": peers.serve_quart}[name](fifo)
+    if name == "starlette":
+        peers.serve_starlette(fifo)
+    else:
+        {"ours": ours.main, "quart": peers.serve_quart}[name](fifo, pem)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ LOAD_CORE = 1
 AT_ONCE = 64
 
 
-def compiled(folder: Path, name: str) -> Path:
+def compiled(folder: Path, name: str, *libraries: str) -> Path:
     source = Path(__file__).parent / f"{name}.c"
     program = folder / name
-    subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-o", program, source], check=True)
+    subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-o", program, source, *libraries], check=True)
     return program
 
 

@@ -13,6 +13,9 @@
 //       -> ran FRAMES SECONDS LOAD_CPU_S SERVER_CPU_S SAMPLES P50_US P99_US MAX_US CLOSED LOST
 //
 // A stamp is CLOCK_MONOTONIC in microseconds plus 10^15: sixteen digits, which come back after MARKER in the frame.
+//   load ... post POST_FILE PUBLISH_PORT                the same on another port
+// Compiled with -DTLS, the streams speak TLS; publishing does not.
+//
 // Latency is from just before publishing to just after the read() that brought them.
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,6 +32,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef TLS
+#include <openssl/ssl.h>
+static SSL_CTX *tls;
+#endif
+
 #define STREAMS_MAX 20000
 #define IN_FLIGHT_MAX 64
 #define EVENTS_MAX 512
@@ -42,6 +50,9 @@
 
 struct stream {
     int fd;
+#ifdef TLS
+    SSL *ssl;
+#endif
     char stalled, open;
     unsigned char carried;
     char carry[CARRY_MAX];  // of a frame, or of the head, that a read cut in two
@@ -81,7 +92,7 @@ static size_t slurp(const char *path, char *into, size_t room) {
     return size;
 }
 
-static int connected(int small) {
+static int connected(int port, int small) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1, bytes = 2304;
     if (fd < 0) die("socket");
@@ -90,6 +101,46 @@ static int connected(int small) {
     if (connect(fd, (struct sockaddr *)&to, sizeof to)) die("connect");
     fcntl(fd, F_SETFL, O_NONBLOCK);
     return fd;
+}
+
+static void secure(struct stream *stream) {
+#ifdef TLS
+    fcntl(stream->fd, F_SETFL, 0);
+    stream->ssl = SSL_new(tls);
+    SSL_set_fd(stream->ssl, stream->fd);
+    if (SSL_connect(stream->ssl) != 1) die("SSL_connect");
+    fcntl(stream->fd, F_SETFL, O_NONBLOCK);
+#else
+    (void)stream;
+#endif
+}
+
+static ssize_t stream_write(struct stream *stream, const char *data, size_t size) {
+#ifdef TLS
+    return SSL_write(stream->ssl, data, size);
+#else
+    return write(stream->fd, data, size);
+#endif
+}
+
+static ssize_t stream_read(struct stream *stream, char *into, size_t room) {
+#ifdef TLS
+    ssize_t all = 0;
+    while (room > (size_t)all + (16 << 10)) {  // all records that are here, or nobody would come back for them
+        int got = SSL_read(stream->ssl, into + all, room - all);
+        if (got > 0) {
+            all += got;
+            continue;
+        }
+        if (all) return all;
+        if (SSL_get_error(stream->ssl, got) != SSL_ERROR_WANT_READ) return 0;
+        errno = EAGAIN;
+        return -1;
+    }
+    return all;
+#else
+    return read(stream->fd, into, room);
+#endif
 }
 
 static void watch(int fd, uint32_t id) {
@@ -115,7 +166,7 @@ static void take_frame(const char *digits, uint64_t at_us) {
 // What a stream has sent; 0 when it is over.
 static int receive(struct stream *stream) {
     memcpy(buffer, stream->carry, stream->carried);
-    ssize_t got = read(stream->fd, buffer + stream->carried, sizeof buffer - CARRY_MAX);
+    ssize_t got = stream_read(stream, buffer + stream->carried, sizeof buffer - CARRY_MAX);
     if (got < 0 && errno == EAGAIN) return 1;
     if (got <= 0) return 0;
     char *at = buffer, *end = buffer + stream->carried + got;
@@ -153,9 +204,10 @@ static void open_streams(int count, int stalled, int at_once) {
             struct stream *stream = &streams[streams_count];
             memset(stream, 0, sizeof *stream);
             stream->stalled = (long)(begun + 1) * stalled / count > (long)begun * stalled / count;
-            stream->fd = connected(stream->stalled);
+            stream->fd = connected(port, stream->stalled);
+            secure(stream);
             stalled_count += stream->stalled;
-            if (write(stream->fd, request, request_size) != (ssize_t)request_size) die("write");
+            if (stream_write(stream, request, request_size) != (ssize_t)request_size) die("write");
             watch(stream->fd, streams_count++);
             begun++;
         }
@@ -280,11 +332,14 @@ int main(int argc, char **argv) {
     setrlimit(RLIMIT_NOFILE, &files);
     samples = malloc(samples_room * sizeof *samples);
     epoll = epoll_create1(0);
+#ifdef TLS
+    tls = SSL_CTX_new(TLS_client_method());
+#endif
     by_post = !strcmp(argv[4], "post");
     if (by_post) {
         post_size = slurp(argv[5], post, sizeof post);
         post_digits = strstr(post, MARKER) + MARKER_SIZE;
-        publishing = connected(0);
+        publishing = connected(argc > 6 ? atoi(argv[6]) : port, 0);
         watch(publishing, STREAMS_MAX);
     } else if ((publishing = open(argv[5], O_WRONLY)) < 0) {
         die(argv[5]);

@@ -38,11 +38,13 @@ LIMITS = {
 }
 
 
-async def serve(fifo: str) -> None:
+async def serve(fifo: str, pem: str | None) -> None:
     log_to(LogSettings(format="json"))  # as in production; the bench throws it away
     with tempfile.TemporaryDirectory() as folder:
         flags = {"data": folder, "http.listen": "127.0.0.1:0", "devices.listen": "127.0.0.1:0"}
         flags["governance.policy"] = unlimited_policy(Path(folder))
+        if pem is not None:
+            flags |= {"http.tls_certificate": pem, "http.tls_key": pem}
         async with running(load(None, {}, flags | LIMITS)) as gateway, trio.open_nursery() as nursery:
             identity = gateway.folder.enroll(str(ULID()).lower(), TENANT, str(ULID()), wall_ms())
             nursery.start_soon(be_a_node, identity, gateway.device_address)
@@ -92,5 +94,5 @@ async def publish(node: NodeActor, fifo: str) -> None:
                     listener.on_frame(frame(stamp, node.identity.node_id))
 
 
-def main(fifo: str) -> None:
-    trio.run(serve, fifo)
+def main(fifo: str, pem: str | None) -> None:
+    trio.run(serve, fifo, pem)

@@ -81,7 +81,7 @@ def serve_starlette(fifo: str) -> None:
 # ---- hypercorn, quart-trio -----------------------------------------------------------------------------------------
 
 
-def serve_quart(fifo: str) -> None:
+def serve_quart(fifo: str, pem: str | None) -> None:
     import trio
     from hypercorn.config import Config
     from hypercorn.trio import serve
@@ -120,6 +120,7 @@ def serve_quart(fifo: str) -> None:
         config = Config()
         listener = listening()
         config.bind = [f"fd://{listener.detach()}"]
+        config.certfile = config.keyfile = pem
         config.errorlog = None
         config.accesslog = None
         async with trio.open_nursery() as nursery:

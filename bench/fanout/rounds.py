@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.certificate import TLS_LIBRARIES, write_pem
 from bench.fanout.clients import Clients, Run, compiled
 from bench.fanout.servers import Server, start
 
@@ -33,14 +34,15 @@ def long_enough(seconds: float, hz: float) -> float:
 
 
 class Bench:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, tls: bool = False) -> None:
         self._folder = folder
-        self._load, self._limit = compiled(folder, "load"), compiled(folder, "limit")
+        self._pem = write_pem(folder) if tls else None
+        self._load, self._limit = compiled(folder, "load", *TLS_LIBRARIES * tls), compiled(folder, "limit")
 
     @contextmanager
     def serving(self, name: str) -> Iterator[tuple[Server, Clients]]:
         with tempfile.TemporaryDirectory(dir=self._folder) as made:
-            server = start(name, Path(made), self._limit)
+            server = start(name, Path(made), self._limit, self._pem)
             clients = Clients(self._load, Path(made), server)
             try:
                 yield server, clients

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from bench.certificate import TLS_HEADER
 from bench.fanout.frame import data
 
 SERVER_CORE = 0
@@ -48,6 +49,7 @@ http {{
   nchan_shared_memory_size 256M;
   server {{
     listen 127.0.0.1:{port} backlog=1024;
+    {tls}
     location = /publish {{
       nchan_publisher;
       nchan_channel_id bench;
@@ -65,10 +67,15 @@ http {{
 """
 
 
-def missing() -> list[str]:
+OVER_TLS = ("ours", "nchan", "quart")
+
+
+def missing(*, tls: bool = False) -> list[str]:
     """What has to be installed first."""
     needs: dict[str, object] = {"a C compiler: apt install gcc": shutil.which("cc")}
     needs["nchan: apt install nginx-light libnginx-mod-nchan"] = NGINX_MODULE.exists() and shutil.which("nginx")
+    if tls:
+        needs["headers of OpenSSL: apt install libssl-dev"] = TLS_HEADER.exists()
     return [what for what, there in needs.items() if not there]
 
 
@@ -81,8 +88,9 @@ class Server:
     port: int
     request: bytes
     process: subprocess.Popen[str]
-    publish: tuple[str, Path]
-    """How the load publishes a frame: `fifo`, where to write a stamp, or `post`, the request to put it into."""
+    publish: tuple[str | Path, ...]
+    """How the load publishes a frame: `fifo`, where to write a stamp, or `post`, the request to put it into, and the
+    port, if it is another one."""
 
     def rss_bytes(self) -> int:
         rss: int = psutil.Process(self.pid).memory_info().rss
@@ -99,17 +107,17 @@ class Server:
             self.process.stdout.close()
 
 
-def start(name: str, folder: Path, limit: Path, root: Path = ROOT) -> Server:
+def start(name: str, folder: Path, limit: Path, root: Path = ROOT, pem: Path | None = None) -> Server:
     """`root` is the tree that a server in Python is run from."""
     if name == "nchan":
-        return start_nchan(folder)
+        return start_nchan(folder, pem)
     event = folder / "event"
     event.write_bytes(b"event: metric\ndata: %b\n\n" % data())
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     command = [str(limit), str(event)] if name == "limit" else [sys.executable, "-m", "bench.fanout", "--serve", name]
     process = subprocess.Popen(
-        ["taskset", "-c", str(SERVER_CORE), *command, str(fifo)],
+        ["taskset", "-c", str(SERVER_CORE), *command, str(fifo), *(["--pem", str(pem)] if pem else [])],
         cwd=root,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -124,12 +132,15 @@ def start(name: str, folder: Path, limit: Path, root: Path = ROOT) -> Server:
     return Server(name, process.pid, int(said[0]), request, process, ("fifo", fifo))
 
 
-def start_nchan(folder: Path) -> Server:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+def start_nchan(folder: Path, pem: Path | None) -> Server:
+    with socket.create_server(("127.0.0.1", 0)) as probe, socket.create_server(("127.0.0.1", 0)) as another:
+        port, tls_port = probe.getsockname()[1], another.getsockname()[1]
+    tls = ""
+    if pem:
+        tls = f"listen 127.0.0.1:{tls_port} ssl backlog=1024; ssl_certificate {pem}; ssl_certificate_key {pem};"
     conf = folder / "nginx.conf"
     conf.write_text(
-        NGINX_CONF.format(module=NGINX_MODULE, folder=folder, port=port, cpu_mask=bin(1 << SERVER_CORE)[2:])
+        NGINX_CONF.format(module=NGINX_MODULE, folder=folder, port=port, tls=tls, cpu_mask=bin(1 << SERVER_CORE)[2:])
     )
     process = subprocess.Popen(
         ["taskset", "-c", str(SERVER_CORE), "nginx", "-p", str(folder), "-c", str(conf)],
@@ -148,7 +159,8 @@ def start_nchan(folder: Path) -> Server:
         time.sleep(0.02)
         workers = [child for child in psutil.Process(process.pid).children() if "worker" in " ".join(child.cmdline())]
         if workers and listens(port):
-            return Server("nchan", workers[0].pid, port, GET, process, ("post", post))
+            publish = ("post", post, str(port)) if pem else ("post", post)
+            return Server("nchan", workers[0].pid, tls_port if pem else port, GET, process, publish)
     raise SystemExit("nginx with nchan did not start")
 
 

@@ -217,7 +217,9 @@ class Door:
         async def tell() -> None:
             said_over: AnySocket | None = sock
             if context is not None:
-                said_over = await shaken(sock, context, self._service)
+                said_over = None
+                with trio.move_on_after(self._settings.linger_s_max):
+                    said_over = await shaken(sock, context, self._service)
             if said_over is None or (isinstance(said_over, TlsSocket) and said_over.protocol == "h2"):
                 return  # over HTTP/2 the end of the connection says as much
             wire = Wire(said_over, self._settings, self._pump)

@@ -21,7 +21,7 @@ class DoorLimits:
     write_s_max: float = 30.0  # for the peer to take any byte of a response; then the connection is reset
     stopping_write_s_max: float = 3.0  # the same for HTTP/2 and WebSockets once we stop: no cancel reaches their writes
     passed_on_bytes_max: int = 1024  # read at once for HTTP/2 and WebSockets, whose frames cost more by the byte
-    linger_s_max: float = 2.0  # for the peer to hang up after a refusal; then closed whatever it still sends
+    linger_s_max: float = 2.0  # for the peer to hang up after a refusal, and for TLS before a 503; then closed
     unreachable_s_max: int = 120  # TCP_USER_TIMEOUT; shorter, and a stream's last words are lost with it
 
     connections_max: int = 10_000  # in all; the next one is told 503

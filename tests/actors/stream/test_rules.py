@@ -300,3 +300,33 @@ class AnyInterleaving(RuleBasedStateMachine):
 
 AnyInterleaving.TestCase.settings = hypothesis_settings(max_examples=200, stateful_step_count=60, deadline=None)
 TestAnyInterleaving = AnyInterleaving.TestCase
+
+
+@pytest.mark.parametrize("after_a_ping", [False, True])
+def test_frame_that_became_longer_on_its_way_is_pending_until_its_last_byte_is_acknowledged(after_a_ping: bool) -> None:
+    client = Client()
+    client.rules.sealed(22)  # the head
+    client.written += 22
+    client.reads_all()
+    client.look()
+    if after_a_ping:
+        client._write(PING)  # noqa: SLF001
+        client.rules.sealed(22)
+        client.written += 22
+    for _ in range(2):
+        assert client.offer()
+        client.rules.sealed(22)
+        client.written += 22
+    pending_max = client.rules.settings.frames_pending_max
+    client.acked = client.written - FRAME - 22 - 1
+    client.look()
+    assert client.rules.credit == pending_max - 2
+    client.acked += 1
+    client.look()
+    assert client.rules.credit == pending_max - 1
+    client.acked = client.written - 1
+    client.look()
+    assert client.rules.credit == pending_max - 1
+    client.reads_all()
+    client.look()
+    assert client.rules.credit == pending_max

@@ -63,6 +63,7 @@ async def test_body_over_64_kib_is_413_by_either_protocol(tmp_path: Path) -> Non
             head = b"POST /mcp/tools/call HTTP/1.1\r\n%bAuthorization: Bearer %b\r\nContent-Length: %d\r\n\r\n"
             told = await client.ask(head % (HOST, token(gateway).encode(), len(body)) + body)
             assert (told.status, told.said["code"]) == (413, "E_MANIFEST_INVALID")
+        async with connect(gateway, trusts, "http/1.1") as client:
             assert (await client.get("/healthz")).said == {"status": "ok", "service": "kisko-echo"}
 
 

@@ -25,6 +25,7 @@ from tests.gateway.streams.site import (
     OTHER_NODE_ID,
     SLOW,
     SMALL_RCVBUF,
+    STALL_S,
     Agent,
     Node,
     Site,
@@ -73,7 +74,8 @@ async def test_client_that_reads_a_little_now_and_then_is_not_idle() -> None:
             await here.stall(node, stream)
             left = outstanding(stream)
             while outstanding(stream) >= left:
-                await agent.event()
+                with trio.move_on_after(STALL_S):  # all may be read, and its acknowledgement on its way
+                    await agent.event()
             await here.acked()
         assert stream.rules.closed is None
 

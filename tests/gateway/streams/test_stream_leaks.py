@@ -168,8 +168,9 @@ async def test_crash_while_served_ends_that_stream_alone_without_a_close_event(
 ) -> None:
     async with site(crashes=["stream"]) as here:
         node = await here.node()
-        agents = [await here.subscribe() for _ in range(listeners)]
-        node.begin()
+        agents = [await here.subscribe()]
+        node.begin()  # it has five seconds for that, and so many handshakes may take as long
+        agents += [await here.subscribe() for _ in range(listeners - 1)]
         broken = list(here.streams.registry)[1]
         whole = getattr(StreamActor, what)
 
@@ -251,7 +252,10 @@ async def test_ten_thousand_streams_that_came_and_went_leave_nothing_behind(tran
                 begun = objects(), resident_bytes()
         assert begun is not None
         grown = streams - WARM_UP * at_once
-        assert objects() - begun[0] < grown / 2  # trio sweeps its used deadlines by the thousand
+        unswept = (
+            0 if transport == "plain" else 2_000
+        )  # trio sweeps its used deadlines by the thousand, two objects each
+        assert objects() - begun[0] < grown / 2 + unswept
         assert transport == "tls" or resident_bytes() - begun[1] < grown * 200  # not even one small object for each
 
 

@@ -1,6 +1,8 @@
 """TLS at the door: the same application, the same bounds, the same stop."""
 
+import ssl
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
 import trio
@@ -9,6 +11,7 @@ import trio.testing
 from actors.supervision.stop_ladder import StopSettings
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
+from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import HOST, Client, answer, site, until
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
 from tests.transport import Contexts
@@ -54,6 +57,16 @@ async def test_handshake_that_does_not_end_is_ended(contexts: Contexts, first: b
         await client.send(first)
         assert await rest_or_reset(client) == b""
         await here.idle()
+
+
+async def test_connection_over_the_limits_that_says_nothing_holds_no_place_among_refusals(contexts: Contexts) -> None:
+    server, trusts = contexts
+    settings = DoorSettings(connections_max=0, refusals_max=1, linger_s_max=0.2)
+    async with site(settings=settings, tls=server) as here:
+        async with here.client() as silent:
+            assert await rest_or_reset(silent) == b""
+        async with here.tls_client(trusts) as told:
+            assert (await told.get()).status == 503
 
 
 async def test_connection_over_the_limits_that_speaks_http_2_is_closed(contexts: Contexts) -> None:
@@ -235,3 +248,119 @@ async def test_client_that_stops_reading_is_reset(contexts: Contexts) -> None:
         await here.idle()
         with pytest.raises(trio.BrokenResourceError):
             await client.rest()
+
+
+# ---- hostile handshakes ---------------------------------------------------------------------------------------------
+
+
+async def test_handshake_that_drips_a_byte_at_a_time_is_served(contexts: Contexts) -> None:
+    server, trusts = contexts
+    async with site(tls=server) as here:
+        tcp = await trio.open_tcp_stream("127.0.0.1", here.port)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = trusts.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+
+        async def drip() -> None:
+            for byte in outgoing.read():
+                await tcp.send_all(bytes([byte]))
+                await trio.lowlevel.checkpoint()
+
+        async with tcp:
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    await drip()
+                    incoming.write(await tcp.receive_some())
+            tls.write(GET)
+            await drip()
+            said = b""
+            while b'"path": "/"' not in said:
+                try:
+                    said += tls.read()
+                except ssl.SSLWantReadError:
+                    incoming.write(await tcp.receive_some())
+
+
+async def test_handshakes_over_their_limit_wait_for_a_place_and_no_longer_than_a_handshake_may_last(
+    contexts: Contexts,
+) -> None:
+    server, trusts = contexts
+    settings = DoorSettings(handshakes_max=1, handshake_s_max=0.5)
+    async with site(settings=settings, tls=server) as here, here.client() as silent:
+        await until(lambda: here.door.connections == 1)
+        await trio.testing.wait_all_tasks_blocked()
+        async with here.client() as waiting:
+            await until(lambda: here.door.connections == 2)
+            # Its time runs while it waits: it ends with the one before it, or soon after.
+            assert await rest_or_reset(waiting) == b""
+        assert await rest_or_reset(silent) == b""
+        async with here.tls_client(trusts) as served:
+            assert (await served.get()).status == 200
+
+
+async def test_flood_of_handshakes_that_end_half_way_leaves_nothing_behind(contexts: Contexts) -> None:
+    server, trusts = contexts
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        trusts.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1").do_handshake()
+    hello = outgoing.read()
+    async with site(settings=DoorSettings(handshakes_max=4), tls=server) as here:
+        async with AsyncExitStack() as stack:
+            for _ in range(60):
+                client = await stack.enter_async_context(here.client())
+                await client.send(hello)
+            async with here.client() as last:
+                await last.send(hello[:20])
+        await here.idle()
+        assert here.door._service.handshakes.borrowed_tokens == 0  # noqa: SLF001
+        async with here.tls_client(trusts) as served:
+            assert (await served.get()).status == 200
+
+
+@pytest.mark.parametrize("record", [b"\x16\x03\x01\xff\xff", b"\x80\x2e\x01\x00\x02", b"\x15\x03\x03\x00\x02\x02\x28"])
+async def test_first_record_that_is_nonsense_ends_the_connection(contexts: Contexts, record: bytes) -> None:
+    async with site(tls=contexts[0]) as here, here.client() as client:
+        await client.send(record + b"\x00" * 64)
+        assert not (await rest_or_reset(client)).startswith(b"HTTP")
+        await here.idle()
+
+
+async def test_certificate_that_is_replaced_is_for_new_connections(contexts: Contexts, tmp_path: Path) -> None:
+    server, trusts = contexts
+    other, trusts_other = tls_contexts(tmp_path)
+    async with site(tls=server) as here, here.tls_client(trusts) as old:
+        assert (await old.get()).status == 200
+        here.door.use_tls(other)
+        async with here.tls_client(trusts_other) as new:
+            assert (await new.get()).status == 200
+        with pytest.raises(trio.BrokenResourceError):
+            async with here.tls_client(trusts):
+                pass
+        assert (await old.get()).status == 200
+
+
+# ---- requests -------------------------------------------------------------------------------------------------------
+
+
+async def test_client_that_names_no_protocol_is_the_doors(contexts: Contexts) -> None:
+    async with site(tls=contexts[0]) as here:
+        raw = await trio.open_tcp_stream("127.0.0.1", here.port)
+        bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        bare.check_hostname = False
+        bare.verify_mode = ssl.CERT_NONE
+        async with trio.SSLStream(raw, bare, https_compatible=True) as stream:
+            client = Client(stream)
+            await client.send(b"GET / HT")
+            assert stream.selected_alpn_protocol() is None
+            assert (await client.ask(b"TP/1.1\r\n" + HOST + b"\r\n")).said["scheme"] == "https"
+
+
+async def test_preface_of_http_2_goes_to_hypercorn_whatever_was_agreed(contexts: Contexts) -> None:
+    server, trusts = contexts
+    async with site(tls=server) as here, here.tls_client(trusts, "http/1.1") as client:
+        http2 = Http2(client.stream)
+        await http2.begin()
+        said = (await http2.ask("/first", b"body")).said
+        assert (said["version"], said["scheme"], said["body"]) == ("2", "https", "body")

@@ -5,7 +5,6 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import trio
@@ -14,9 +13,7 @@ import trio.testing
 from gateway.net.body_pace_rules import BODY_PACE, BodyPace
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
-from gateway.net.http1.tls_connection import ALPN
 from gateway.net.refusal_form import RefusalForm, Refused
-from tests.certificates import tls_contexts
 from tests.gateway.net.http1.site import (
     BODY_BYTES_MAX,
     HOST,
@@ -30,18 +27,9 @@ from tests.gateway.net.http1.site import (
     until,
 )
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
+from tests.transport import Contexts
 
 HASTY = DoorSettings(linger_s_max=0.2)
-
-
-@pytest.fixture
-def contexts(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    server, client = tls_contexts(tmp_path)
-    server.set_alpn_protocols(ALPN)
-    return server, client
-
-
-Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 
 
 @asynccontextmanager
@@ -59,25 +47,7 @@ def envelope(response: Response) -> tuple[int, str]:
     return response.status, response.said["code"]
 
 
-async def post(client: Client, body: bytes, *, chunked: bool = False) -> Response:
-    if chunked:
-        framing, body = b"Transfer-Encoding: chunked\r\n", b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
-    else:
-        framing = b"Content-Length: %d\r\n" % len(body)
-    return await client.ask(b"POST / HTTP/1.1\r\n" + HOST + framing + b"\r\n" + body)
-
-
 # ---- bodies ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-async def test_body_over_the_limit_is_413_over_tls(contexts: Contexts, chunked: bool) -> None:
-    server, trusts = contexts
-    async with site(tls=server) as here, here.tls_client(trusts) as client:
-        whole = b"x" * BODY_BYTES_MAX
-        assert (await post(client, whole, chunked=chunked)).said["body"] == whole.decode()
-        assert envelope(await post(client, whole + b"x", chunked=chunked)) == (413, "E_MANIFEST_INVALID")
-        assert (await client.get()).status == 200
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -198,28 +168,18 @@ async def answer_first(scope: AsgiScope, receive: Receive, send: Send) -> None:
     await answer(send, b"early")
 
 
-@pytest.mark.parametrize("protocol", ["http/1.1", "h2"])
-async def test_response_before_the_end_of_a_body_costs_nothing_else(contexts: Contexts, protocol: str) -> None:
+async def test_response_before_the_end_of_a_body_costs_nothing_else(contexts: Contexts) -> None:
     """Twenty pieces: more than hypercorn's queue holds, and more than the limit, which nobody here reads up to."""
     server, trusts = contexts
-    async with site(answer_first, tls=server) as here:
-        if protocol == "h2":
-            async with http2_client(here, trusts) as http2:
-                early, other = await http2.open("/"), await http2.open("/")
-                for _ in range(20):
-                    await http2.data(early, b"x" * 1000)
-                assert (await http2.head(early))[b":status"] == b"200"
-                await http2.data(early, b"", end=True)
-                assert (await http2.response(early)).body == b"early"
-                await http2.data(other, b"", end=True)
-                assert (await http2.response(other)).body == b"early"
-        else:
-            async with here.tls_client(trusts) as client:
-                await client.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 20000\r\n\r\n")
-                for _ in range(20):
-                    await client.send(b"x" * 1000)
-                assert (await client.response()).body == b"early"
-                assert (await client.get()).body == b"early"
+    async with site(answer_first, tls=server) as here, http2_client(here, trusts) as http2:
+        early, other = await http2.open("/"), await http2.open("/")
+        for _ in range(20):
+            await http2.data(early, b"x" * 1000)
+        assert (await http2.head(early))[b":status"] == b"200"
+        await http2.data(early, b"", end=True)
+        assert (await http2.response(early)).body == b"early"
+        await http2.data(other, b"", end=True)
+        assert (await http2.response(other)).body == b"early"
         assert [entry for entry in here.logged if entry["event"] == "hypercorn_connection_failed"] == []
 
 
