@@ -42,7 +42,7 @@ class Bench:
     @contextmanager
     def serving(self, name: str) -> Iterator[tuple[Server, Clients]]:
         with tempfile.TemporaryDirectory(dir=self._folder) as made:
-            server = start(name, Path(made), self._limit, self._pem)
+            server = start(name, Path(made), self._limit, pem=self._pem)
             clients = Clients(self._load, Path(made), server)
             try:
                 yield server, clients

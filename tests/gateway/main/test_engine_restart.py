@@ -75,8 +75,5 @@ async def until_connected(port: int) -> None:
     peers: list[int] = []
     while port not in peers:
         await trio.sleep(0.05)
-        peers = [
-            each.raddr.port
-            for each in psutil.Process().net_connections()
-            if each.raddr and each.status == "ESTABLISHED"
-        ]
+        mine = psutil.Process().net_connections()
+        peers = [each.raddr.port for each in mine if each.status == psutil.CONN_ESTABLISHED]
