@@ -23,6 +23,7 @@ from gateway.net.addresses import Addresses
 from gateway.net.applications import Application, Applications, SitesAt
 from gateway.net.http1.app_call import App
 from gateway.net.http1.connection import Connection
+from gateway.net.http1.handshakes import Handshakes
 from gateway.net.http1.responses import refusal
 from gateway.net.http1.service import Service
 from gateway.net.http1.settings import DoorSettings
@@ -70,7 +71,7 @@ class Door:
             turns=Turns(self._addresses, self._settings.turns_per_address_max),
             calls=supervisor.calls,
             pump=self._pump,
-            handshakes=trio.CapacityLimiter(self._settings.handshakes_max),
+            handshakes=Handshakes(self._settings.handshakes_max),
         )
         self._bridge = HypercornBridge(self._service)
         self._tls = tls
@@ -219,7 +220,7 @@ class Door:
             if context is not None:
                 said_over = None
                 with trio.move_on_after(self._settings.linger_s_max):
-                    said_over = await shaken(sock, context, self._service)
+                    said_over = await shaken(sock, context)
             if said_over is None or (isinstance(said_over, TlsSocket) and said_over.protocol == "h2"):
                 return  # over HTTP/2 the end of the connection says as much
             wire = Wire(said_over, self._settings, self._pump)

@@ -4,11 +4,10 @@ import os
 import time
 from dataclasses import dataclass, field
 
-import trio
-
 from actors.supervision.in_flight import InFlight
 from gateway.net.addresses import Addresses
 from gateway.net.applications import Applications
+from gateway.net.http1.handshakes import Handshakes
 from gateway.net.http1.heads import KnownHeads
 from gateway.net.http1.settings import DoorSettings
 from gateway.net.http1.turns import Turns
@@ -26,7 +25,7 @@ class Service:
     """A stop waits for these."""
     pump: Pump
     """Reads all connections but HTTP/2's, and watches for their disconnect."""
-    handshakes: trio.CapacityLimiter
+    handshakes: Handshakes
     """Of TLS, under way."""
     known_heads: KnownHeads = field(default_factory=KnownHeads)
     mint: Mint = field(default_factory=lambda: Mint(os.urandom))

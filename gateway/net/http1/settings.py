@@ -16,7 +16,7 @@ class DoorLimits:
     idle_s_max: float = 60.0  # between requests, and before the first; then closed silently
     head_s_max: float = 10.0  # from a head's first byte to its last; then 408
     sweep_s: float = 0.5  # between looks for connections past one of these two; how much later they may end
-    handshake_s_max: float = 10.0  # for TLS, with the wait for others' handshakes; then closed
+    handshake_s_max: float = 10.0  # for TLS; then closed
     body_s_max: float = 20.0  # spent waiting for one body's bytes, in all; then 408
     write_s_max: float = 30.0  # for the peer to take any byte of a response; then the connection is reset
     stopping_write_s_max: float = 3.0  # the same for HTTP/2 and WebSockets once we stop: no cancel reaches their writes
@@ -29,7 +29,7 @@ class DoorLimits:
     connections_per_address_max: int = 256  # for one address; the next one, or its next request by proxy, is told 503
     turns_per_address_max: int = 8  # of one address's connections in a pass of the event loop, if there are others
     refusals_max: int = 64  # being told 503 at the same time; the next one is closed without a word
-    handshakes_max: int = 512  # TLS handshakes under way at the same time; the next one waits, on its own deadline
+    handshakes_max: int = 512  # TLS handshakes under way; the next one breaks off the oldest of the address with most
     backlog: int = 1024  # not accepted yet; the kernel drops the next one's SYN, and its client tries again
     accept_again_s: float = 0.1  # pause after accept failed for want of file descriptors or memory
 

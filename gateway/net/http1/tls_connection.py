@@ -1,10 +1,9 @@
 """One TLS connection's life: a handshake with a deadline, then what any connection has, or hypercorn's HTTP/2.
 
 Accepting, counting connections and stopping all of them are the door's; what is said on it is `connection.py`'s or the
-bridge's. Only so many connections are in their handshake at once; the others wait, on the same deadline.
+bridge's. How many handshakes are under way, and which is broken off, is `handshakes.py`'s.
 """
 
-import contextlib
 import socket
 import ssl
 
@@ -12,7 +11,6 @@ import trio
 
 from gateway.net.http1.connection import Connection
 from gateway.net.http1.service import Service
-from gateway.net.http1.turns import Share
 from gateway.net.http1.wire import TlsStream
 from gateway.net.hypercorn.bridge import HypercornBridge
 from gateway.net.hypercorn.life import ConnectionLife
@@ -66,8 +64,10 @@ class TlsConnection:
 
     async def run(self) -> None:
         sock = None
-        with self._handshake:
-            sock = await shaken(self._raw, self._context, self._service, self._share)
+        handshake_s_max = self._service.settings.handshake_s_max
+        with self._handshake, self._service.handshakes.one(self._peer[0], handshake_s_max):
+            await self._share.let_others()  # it costs what dozens of requests do
+            sock = await shaken(self._raw, self._context)
         if sock is None or self._handshake.cancel_called:
             return
         if sock.protocol == "h2":
@@ -79,15 +79,11 @@ class TlsConnection:
             await self._connection.run()
 
 
-async def shaken(
-    sock: socket.socket, context: ssl.SSLContext, service: Service, share: Share | None = None
-) -> TlsSocket | None:
-    """After its handshake. None: it speaks no TLS, or none that we do, or is gone, or took too long."""
-    with trio.move_on_after(service.settings.handshake_s_max), contextlib.suppress(trio.BrokenResourceError):
-        async with service.handshakes:
-            if share is not None:
-                await share.let_others()  # it costs what dozens of requests do
-            tls = TlsSocket(sock, context)
-            await shake_hands(tls)
-            return tls
-    return None
+async def shaken(sock: socket.socket, context: ssl.SSLContext) -> TlsSocket | None:
+    """After its handshake. None: it speaks no TLS, or none that we do, or is gone."""
+    tls = TlsSocket(sock, context)
+    try:
+        await shake_hands(tls)
+    except trio.BrokenResourceError:
+        return None
+    return tls

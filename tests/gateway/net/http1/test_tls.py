@@ -283,21 +283,15 @@ async def test_handshake_that_drips_a_byte_at_a_time_is_served(contexts: Context
                     incoming.write(await tcp.receive_some())
 
 
-async def test_handshakes_over_their_limit_wait_for_a_place_and_no_longer_than_a_handshake_may_last(
-    contexts: Contexts,
-) -> None:
+async def test_handshake_over_their_number_takes_the_place_of_the_oldest(contexts: Contexts) -> None:
     server, trusts = contexts
-    settings = DoorSettings(handshakes_max=1, handshake_s_max=0.5)
-    async with site(settings=settings, tls=server) as here, here.client() as silent:
-        await until(lambda: here.door.connections == 1)
-        await trio.testing.wait_all_tasks_blocked()
-        async with here.client() as waiting:
-            await until(lambda: here.door.connections == 2)
-            # Its time runs while it waits: it ends with the one before it, or soon after.
-            assert await rest_or_reset(waiting) == b""
-        assert await rest_or_reset(silent) == b""
+    async with site(settings=DoorSettings(handshakes_max=1), tls=server) as here, here.client() as silent:
+        await until(lambda: len(here.door._service.handshakes) == 1)  # noqa: SLF001
         async with here.tls_client(trusts) as served:
             assert (await served.get()).status == 200
+            assert await rest_or_reset(silent) == b""
+            assert (await served.get()).status == 200
+            assert len(here.door._service.handshakes) == 0  # noqa: SLF001
 
 
 async def test_flood_of_handshakes_that_end_half_way_leaves_nothing_behind(contexts: Contexts) -> None:
@@ -314,7 +308,7 @@ async def test_flood_of_handshakes_that_end_half_way_leaves_nothing_behind(conte
             async with here.client() as last:
                 await last.send(hello[:20])
         await here.idle()
-        assert here.door._service.handshakes.borrowed_tokens == 0  # noqa: SLF001
+        assert len(here.door._service.handshakes) == 0  # noqa: SLF001
         async with here.tls_client(trusts) as served:
             assert (await served.get()).status == 200
 
