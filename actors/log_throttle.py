@@ -9,9 +9,9 @@ class LogThrottle:
         self._quiet_until_s = -math.inf
         self._untold = 0
 
-    def hit(self, now_s: float, times: int = 1) -> int:
+    def hit(self, now_s: float) -> int:
         """How many to tell of, this one with those before it that were not told; 0 when it is too soon to speak."""
-        self._untold += times
+        self._untold += 1
         if now_s < self._quiet_until_s:
             return 0
         self._quiet_until_s = now_s + self._every_s

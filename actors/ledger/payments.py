@@ -2,8 +2,8 @@
 
 For what hardly ever fails once it is paid for, such as a stream. A price is held at once, in memory, so that nothing is
 spent twice. It becomes durable before what it is for begins, and only then is it known whether that came to be: `keep`
-takes no append, `give_back` takes one. Of one agent one append is under way at a time; what is to be paid meanwhile
-goes together in the next.
+takes no append, `give_back` takes one. What an agent pays for in a turn of the event loop goes together in one append,
+and what it pays for while that is under way in the next.
 
 A process that dies between the append and the beginning has charged for what may have begun: as a reservation is, that
 nobody has settled. Deciding is `ledger`'s; which agents there are, and snapshots, are `ledgers`'.
@@ -30,7 +30,6 @@ class Payment:
     reserved: Reserved
     task: trio.lowlevel.Task | None = None  # that waits for the answer
     is_wanted: bool = True  # nobody has stopped waiting
-    answer: outcome.Value[bool] | outcome.Error | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -38,7 +37,7 @@ class Till:
     """One agent's payments."""
 
     waiting: deque[Payment] = field(default_factory=deque)  # held, and in no append yet
-    is_busy: bool = False  # an append is under way
+    is_busy: bool = False  # an append is under way, or about to be
 
 
 class Payments:
@@ -63,12 +62,10 @@ class Payments:
             return False
         payment = Payment(held)
         till.waiting.append(payment)
-        if not till.is_busy:
-            self._submit(ledger, till)
-        if payment.answer is not None:  # refused at once
-            await trio.lowlevel.checkpoint()
-            return payment.answer.unwrap()
         payment.task = trio.lowlevel.current_task()
+        if not till.is_busy:  # not at once: whoever pays in the same turn of the event loop is to be in the same commit
+            till.is_busy = True
+            trio.lowlevel.current_trio_token().run_sync_soon(self._submit, ledger, till)
 
         def stop_waiting(_: object) -> trio.lowlevel.Abort:
             payment.task, payment.is_wanted = None, False
@@ -85,6 +82,7 @@ class Payments:
                 payments.append(payment)
             else:
                 ledger.drop(payment.reserved.id)
+        till.is_busy = bool(payments)
         if not payments:
             del self._tills[ledger]
             return
@@ -100,18 +98,15 @@ class Payments:
                 if is_paid:
                     evolve(ledger.state, event)
             self._answer(ledger, payments, answer)
-            till.is_busy = False
             self._submit(ledger, till)
             if is_paid:
                 self._written(ledger, at_ms)
 
-        till.is_busy = True
         part = Part(ledger.stream, None, at_ms, tuple(map(encode, events)))
         refused = self._store.submit((part,), then)
         if refused is None:
             ledger.in_flight.extend(events)
             return
-        till.is_busy = False
         self._answer(ledger, payments, refused)
         self._submit(ledger, till)
 
@@ -119,14 +114,14 @@ class Payments:
         is_paid = isinstance(answer, Appended)
         for payment in payments:
             reserved = payment.reserved
-            payment.answer = outcome.Error(answer) if isinstance(answer, StoreFailedError) else outcome.Value(is_paid)
+            said = outcome.Error(answer) if isinstance(answer, StoreFailedError) else outcome.Value(is_paid)
             ledger.drop(reserved.id)
             if is_paid:
                 ledger.paid[reserved.id] = reserved
                 if not payment.is_wanted:
                     self.give_back(ledger, reserved.id, reserved.at_ms)
             if payment.task is not None:
-                trio.lowlevel.reschedule(payment.task, payment.answer)
+                trio.lowlevel.reschedule(payment.task, said)
 
     def keep(self, ledger: Ledger, key: str) -> int:
         """What was paid for has begun: how much that was, or 0 if that has been said before."""

@@ -2,8 +2,8 @@
 
 Frames are the hot path: the rules decide, one write follows, no task runs. While this stream is even with others of its
 slice (`slice.py`), its frames are written past it, by rules that all of them share. The task sleeps until a ping or a
-look is due or until there is trouble (a short write, a close), and sees the close through. The rules are in `rules.py`,
-the connection is behind `Outlet`; who listens to what is `streams.py`'s.
+look is due (`alarms.py`) or until there is trouble (a short write, a close), and sees the close through. The rules are
+in `rules.py`, the connection is behind `Outlet`; who listens to what is `streams.py`'s.
 """
 
 from typing import Protocol
@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from actors.stream.alarms import Alarm, Alarms
 from actors.stream.fan_out import Audience
 from actors.stream.rules import StreamRules
 from actors.stream.settings import StreamSettings
@@ -68,7 +69,18 @@ class Subscriber(msgspec.Struct, frozen=True):
 
 
 class StreamActor:
-    __slots__ = ("_is_over", "_nap", "_outlet", "_settings", "audience", "handle", "rules", "subscriber")
+    __slots__ = (
+        "_alarm",
+        "_is_over",
+        "_nap",
+        "_outlet",
+        "_settings",
+        "_sleeper",
+        "audience",
+        "handle",
+        "rules",
+        "subscriber",
+    )
 
     handle: Handle | None
     """The supervisor's, set by who started this actor; None before and after."""
@@ -80,13 +92,17 @@ class StreamActor:
         settings: StreamSettings,
         subscriber: Subscriber,
         audience: Audience | None,
+        alarms: Alarms | None = None,
     ) -> None:
+        """Without `alarms` it keeps its own times."""
         self.rules = rules
         self.subscriber = subscriber
         self._outlet = outlet
         self._settings = settings
         self.audience = audience
         self._nap: trio.CancelScope | None = None
+        self._sleeper: trio.lowlevel.Task | None = None  # itself, while it sleeps and nothing waits for the client
+        self._alarm = None if alarms is None else Alarm(alarms, self._wake)
         self._is_over = False
         self.handle = None
         outlet.belongs_to(self)
@@ -97,8 +113,14 @@ class StreamActor:
 
     async def run(self) -> None:
         while self.rules.closed is None:
-            with trio.CancelScope(deadline=self.rules.next_deadline_s()) as self._nap:
-                await self._outlet.flush()
+            if self._alarm is not None and self._outlet.descriptor is not None:  # nothing waits for the client
+                self._alarm.set(self.rules.next_deadline_s())
+                self._sleeper = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._stop_sleeping)
+            else:
+                with trio.CancelScope(deadline=self.rules.next_deadline_s()) as self._nap:
+                    await self._outlet.flush()
+                self._nap = None
             self._tick(trio.current_time())
         with trio.move_on_after(self._settings.close_s_max):
             await self._outlet.finish()
@@ -150,6 +172,8 @@ class StreamActor:
         """For the supervisor: the task has ended, whatever came before."""
         self.client_gone()
         self._outlet.close()
+        if self._alarm is not None:
+            self._alarm.end()
         self.handle = None  # it leads back here: what has ended is to be freed now, not by a search for cycles
 
     def _tick(self, now_s: float) -> None:
@@ -179,6 +203,13 @@ class StreamActor:
             self.audience.leave(self)
         self._wake()
 
+    def _stop_sleeping(self, _: object) -> trio.lowlevel.Abort:
+        self._sleeper = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
     def _wake(self) -> None:
-        if self._nap is not None:
+        if self._sleeper is not None:
+            task, self._sleeper = self._sleeper, None
+            trio.lowlevel.reschedule(task)
+        elif self._nap is not None:
             self._nap.cancel()

@@ -15,6 +15,7 @@ import trio
 from actors.bus.bus import Attachment, Bus, Failed
 from actors.node.actor import OVERLOAD_RETRY_MS
 from actors.stream.actor import Outlet, StreamActor, Subscriber
+from actors.stream.alarms import Alarms
 from actors.stream.fan_out import Audience, FanOut
 from actors.stream.rules import StreamRules
 from actors.stream.settings import StreamSettings
@@ -53,6 +54,7 @@ class Streams:
         self._supervisor = supervisor
         self._bus = bus
         self._fan_out = FanOut(lines)
+        self._alarms = Alarms()
         self._audiences: dict[Source, Audience] = {}
         self._per_tenant: Counter[str] = Counter()
         self._per_agent: Counter[tuple[str, str]] = Counter()  # tenant, sub
@@ -78,7 +80,8 @@ class Streams:
                     yield OpenStream(stream_id, source, stream.subscriber, stream.rules.opened_s)
 
     def start(self) -> None:
-        self._supervisor.start(ChildSpec(name="fan_out", run=self._fan_out.run, kind=Kind.PERMANENT, stage=Stage.CORE))
+        for name, run in (("fan_out", self._fan_out.run), ("stream_alarms", self._alarms.run)):
+            self._supervisor.start(ChildSpec(name=name, run=run, kind=Kind.PERMANENT, stage=Stage.CORE))
 
     async def seat(self, subscriber: Subscriber, source: Source) -> "Seat | Failed":
         """A place for a stream that is about to open: its cadence runs from here on. Use it as a context manager."""
@@ -124,7 +127,7 @@ class Streams:
         """Hand the connection to a stream of its own; if that fails, whichever way, it is closed."""
         try:
             rules = StreamRules(self.settings, trio.current_time(), subscriber.expires_s)
-            stream = StreamActor(outlet, rules, self.settings, subscriber, audience)
+            stream = StreamActor(outlet, rules, self.settings, subscriber, audience, self._alarms)
             stream.handle = self._supervisor.start(
                 ChildSpec(
                     name="stream",

@@ -94,5 +94,5 @@ async def publish(node: NodeActor, fifo: str) -> None:
                     listener.on_frame(frame(stamp, node.identity.node_id))
 
 
-def main(fifo: str, pem: str | None) -> None:
+def main(fifo: str, pem: str | None = None) -> None:
     trio.run(serve, fifo, pem)

@@ -31,10 +31,9 @@ from typing import TypeVar
 from bench.fanout import servers
 from bench.fanout.clients import LOAD_CORE, Clients, compiled
 from bench.fanout.rounds import WARM_STREAMS
-from bench.openings.tree import checked_out
+from bench.openings.tree import BEFORE, checked_out
 
 T = TypeVar("T")
-BEFORE = "883e0bfd"
 OURS, THEN, NCHAN = "this tree", "before", "nchan"
 RATIO_MIN = 2.0  # of the commit before
 RETURN_STREAMS, RETURN_S_MAX, CALL_S_MAX = 10_000, 4.0, 5.0

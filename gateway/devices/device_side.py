@@ -64,7 +64,7 @@ class DeviceSide:
         """
         now = now_of_this_run()
         self.counts: Counter[Drop] = Counter()  # of what nodes sent and was dropped
-        self.pump = Pump()
+        self.pump = Pump(gathers=True)
         self.ledgers = Ledgers(store)
         self.book: LedgerBook = self.ledgers
         """What people are told of ledgers: another, where these may be in other processes."""

@@ -80,7 +80,6 @@ from gateway.net.refusal_form import RefusalForm
 from gateway.net.router import Router, Routes
 from gateway.net.tls import server_context
 from gateway.observe.audit.audit_store import opened_audit
-from gateway.observe.log_output import once_a_turn
 from gateway.observe.metrics.page import MetricsPage
 from gateway.observe.metrics.space_families import SpaceFamilies
 from gateway.observe.tracing import spans_to
@@ -186,7 +185,6 @@ async def running(
     with (
         DataFolder.hold(settings.data_path, now().wall_ms, shares=shares) as folder,
         folder.place() if shares else nullcontext(Place(0, folder.path / PLACES)) as place,
-        once_a_turn(),
     ):
         folder.trust(token_keys)
         echo_key = b"" if base is None else folder.echo_key()

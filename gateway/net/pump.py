@@ -17,6 +17,7 @@ from typing import Protocol
 
 import trio
 
+from gateway.net.gathering_rules import Gathering
 from gateway.net.tls_socket import AnySocket, TlsSocket
 
 BATCH_EVENTS_MAX = 64
@@ -50,8 +51,10 @@ class Pump:
     and its fd may at once be another's.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, gathers: bool = False) -> None:
+        """`gathers`: when it is busy, events may wait a moment for others (`gathering_rules`)."""
         self._clock = clock
+        self._gathering = Gathering(BATCH_EVENTS_MAX) if gathers else None
         self._epoll = select.epoll()
         self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)  # readable while somebody is due
         self._epoll.register(self._alarm, select.EPOLLIN)
@@ -113,10 +116,13 @@ class Pump:
             # Also the checkpoint between batches: it lets every other task run even when more is ready at once.
             await trio.lowlevel.wait_readable(self._epoll.fileno())
             ready = self._ready()
+            events = len(ready)
             while ready:
                 self._call(ready)
                 if ready:  # not left to the kernel, which would tell of the same ones first again
                     await trio.lowlevel.checkpoint()
+            if self._gathering is not None and (pause_s := self._gathering.pause_s(events, self._clock())):
+                await trio.sleep(pause_s)
 
     def _ready(self) -> deque[int]:
         """Each once: an owner's second call would be after it may have asked for a pause."""

@@ -1,14 +1,9 @@
 """Where log lines go, and how they look: to a standard stream or a file, as JSON lines or pretty for a terminal.
 
-What is worth a line, and which fields it has, is decided by those who log. A line is written by the event loop itself,
-and must never hold it up or take it down: a line that cannot be written now is lost, and that is told.
-
-While a gateway runs (`once_a_turn`), lines of level info are written together when the event loop turns to I/O, or as
-soon as there are `TURN_BYTES_MAX` of them. Whatever is worse than info is written at once, with all that came before
-it. So a crash of the interpreter can lose the info lines of the turn that it happened in, and nothing else.
+What is worth a line, and which fields it has, is decided by those who log. A line is written at once, by the event loop
+itself, and must never hold it up or take it down: a line that cannot be written now is lost, and that is told.
 """
 
-import atexit
 import contextlib
 import errno
 import json
@@ -18,9 +13,8 @@ import select
 import signal
 import stat
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -28,12 +22,10 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 import structlog
-import trio
 
 from actors.log_throttle import LogThrottle
 
 COMPLAIN_EVERY_S = 60.0
-TURN_BYTES_MAX = 64 * 1024  # of lines that wait for the end of a turn; with more they do not wait
 PIECE_BYTES_MAX = select.PIPE_BUF  # what a pipe that polls as writable takes without blocking
 _STREAMS: dict[str, Callable[[], TextIO | None]] = {"stderr": lambda: sys.stderr, "stdout": lambda: sys.stdout}
 # Without blocking: the file may be a pipe whose reader has stopped, or has not come yet.
@@ -56,35 +48,21 @@ class Sink:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.is_regular = stat.S_ISREG(os.fstat(fd).st_mode)  # a regular file never blocks
         self._torn = False  # the last line was cut short
         self._poll: select.poll | None = None
-        if not self.is_regular:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):  # a regular file never blocks
             self._poll = select.poll()
             self._poll.register(fd, select.POLLOUT)
 
-    def put(self, *lines: bytes) -> int:
-        """How many were not written whole: 0, or those after the first that was not.
-
-        Raises OSError when none is. After one that was cut short the next is a line of its own all the same.
-        """
-        text = b"\n".join((*lines, b""))
-        whole = left = b"\n" + text if self._torn else text
-        try:
-            while left:
-                # Standard error is shared with other processes: it cannot be made non-blocking, only asked beforehand.
-                if self._poll is not None and not self._poll.poll(0):
-                    raise BlockingIOError(errno.EAGAIN, "nobody reads it")
-                left = left[os.write(self.fd, left if self._poll is None else left[:PIECE_BYTES_MAX]) :]
-        except OSError:
-            lost = min(left.count(b"\n"), len(lines))
-            if lost == len(lines):
-                raise
-            return lost
-        finally:
-            done = len(whole) - len(left)
-            self._torn = whole[done - 1 : done] != b"\n" if done else self._torn
-        return 0
+    def put(self, line: bytes) -> None:
+        """Raises OSError when nothing is written, or only its beginning; the next is a line of its own all the same."""
+        left = b"\n%b\n" % line if self._torn else line + b"\n"
+        while left:
+            # Standard error is shared with other processes: it cannot be made non-blocking, only asked beforehand.
+            if self._poll is not None and not self._poll.poll(0):
+                raise BlockingIOError(errno.EAGAIN, "nobody reads it")
+            left = left[os.write(self.fd, left if self._poll is None else left[:PIECE_BYTES_MAX]) :]
+            self._torn = bool(left)
 
 
 class LogOutput:
@@ -99,11 +77,7 @@ class LogOutput:
         self._lost = 0  # lines, that the log does not tell of yet
         self._telling = False
         self._complaints = LogThrottle(COMPLAIN_EVERY_S)
-        self._lock = threading.Lock()  # of what follows: threads log too
-        self._lines: list[bytes] = []  # that wait for the end of the turn
-        self._lines_bytes = 0
-        self._turning: int | None = None  # the thread whose lines wait for that
-        self.debug = self.warning = self.error = self.critical = self.write
+        self.debug = self.info = self.warning = self.error = self.critical = self.write
 
     @property
     def is_terminal(self) -> bool:
@@ -113,61 +87,21 @@ class LogOutput:
         """Let go of a file that has been rotated, before the next line: no more may a signal handler safely do."""
         self._reopen_wanted = True
 
-    def info(self, line: bytes) -> None:
-        """As `write`, at the end of the turn if there is one."""
-        if self._turning != threading.get_ident():
-            self.write(line)
-            return
-        with self._lock:
-            self._lines.append(line)
-            self._lines_bytes += len(line)
-            is_enough = self._lines_bytes >= TURN_BYTES_MAX
-        if is_enough:
-            self.flush()
-
     def write(self, line: bytes) -> None:
-        """At once, after all that waits. Never raises, never waits."""
-        self.flush()
-        self._put((line,))
-
-    def flush(self) -> None:
-        """Write what waits."""
-        if self._lines:
-            with self._lock:
-                lines, self._lines, self._lines_bytes = self._lines, [], 0
-            for some in [lines] if self._sink.is_regular else _pieces(lines):
-                self._put(some)
-
-    @contextlib.contextmanager
-    def once_a_turn(self) -> Iterator[None]:
-        """Until this ends, lines of this thread's event loop wait for the end of the turn."""
-        instrument = _AtEndOfTurn(self)
-        atexit.register(self.flush)
-        trio.lowlevel.add_instrument(instrument)
-        self._turning = threading.get_ident()
-        try:
-            yield
-        finally:
-            self._turning = None
-            trio.lowlevel.remove_instrument(instrument)
-            self.flush()
-            atexit.unregister(self.flush)
-
-    def _put(self, lines: Sequence[bytes]) -> None:
+        """Never raises, never waits."""
         if self._reopen_wanted:
             self._reopen()
         try:
-            lost, why = self._sink.put(*lines), "some of them did not fit"
+            self._sink.put(line)
         except OSError as error:
-            lost, why = len(lines), str(error.strerror)
-        if lost:
-            self._lost += lost
-            if told := self._complaints.hit(self._now_s(), lost):
-                self._complain(f"{told} log lines lost: {why}")
-        elif self._telling:
-            self._lost = 0
-        elif self._lost:
-            self._tell()
+            self._lost += 1
+            if lost := self._complaints.hit(self._now_s()):
+                self._complain(f"{lost} log lines lost: {error.strerror}")
+        else:
+            if self._telling:
+                self._lost = 0
+            elif self._lost:
+                self._tell()
 
     def _tell(self) -> None:
         """In the log itself, where a reader would miss them; if that line is lost too, after the next one."""
@@ -192,47 +126,11 @@ class LogOutput:
                 Sink(sys.stderr.fileno()).put(f"heliograph: {what}".encode())
 
 
-class _AtEndOfTurn(trio.abc.Instrument):
-    def __init__(self, output: LogOutput) -> None:
-        self._flush = output.flush
-
-    def before_io_wait(self, timeout: float) -> None:
-        del timeout
-        self._flush()
-
-
-def _pieces(lines: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """As many at a time as a pipe takes in one piece: what others write to it goes between lines, not into one."""
-    some: list[bytes] = []
-    size = 0
-    for line in lines:
-        if some and size + len(line) >= PIECE_BYTES_MAX:
-            yield some
-            some, size = [], 0
-        some.append(line)
-        size += len(line) + 1
-    yield some
-
-
-_current: LogOutput | None = None
-
-
-@contextlib.contextmanager
-def once_a_turn() -> Iterator[None]:
-    """While a gateway runs in this thread: its info lines are written together, once a turn of the event loop."""
-    if _current is None:
-        yield
-    else:
-        with _current.once_a_turn():
-            yield
-
-
 def log_to(settings: LogSettings, level: int = logging.INFO) -> Callable[[], None]:
     """Everything that is logged from now on goes there; what opens a file anew is returned, and is done on SIGHUP as
     long as nobody else sees to that. Raises LogTargetError."""
-    global _current
     try:
-        output = _current = LogOutput(settings.target)
+        output = LogOutput(settings.target)
     except OSError as error:
         raise LogTargetError(f"cannot open the log {settings.target}: {error.strerror}") from error
     is_file = settings.target not in _STREAMS

@@ -5,6 +5,7 @@ and passes the stream's bytes to ASGI `send`.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from actors.stream.actor import StreamActor
 from actors.supervision.errors import SupervisorStoppingError
@@ -32,6 +33,7 @@ HEADERS = (
 _HEAD = b"".join((b"HTTP/1.1 200 OK\r\n", *(b"%b: %b\r\n" % header for header in HEADERS), b"connection: close\r\n"))
 
 
+@lru_cache(64)  # a client sends the same again and again
 def asks_for_events(accept: str | None) -> bool:
     """Whether `Accept` names text/event-stream; a wildcard does not."""
     for item in (accept or "").lower().split(","):
@@ -80,7 +82,7 @@ class Subscribe:
                 principal,
                 name,
                 arguments,
-                lambda opening: b"".join((_HEAD, *(b"%b: %b\r\n" % one for one in _of(opening)), date_line())),
+                _head,
                 lambda: stream_socket(adopt(), self._pump, input_bytes_max),
                 origin,
             )
@@ -96,6 +98,13 @@ class Subscribe:
             await exchange.hand_over(outlet.serve)
             return None
         return answer
+
+
+def _head(opening: Opening) -> bytes:
+    own = b"%b: %b\r\n" % (CORRELATION_ID, opening.correlation_id.encode())
+    if opening.rates:
+        own += b"".join([b"%b: %b\r\n" % one for one in rate_headers(opening.rates).items()])
+    return _HEAD + own + date_line()
 
 
 def _of(opening: Opening) -> Iterable[tuple[bytes, bytes]]:

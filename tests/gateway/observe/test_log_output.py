@@ -1,35 +1,22 @@
 """Log lines on their way out: one line whatever is in it, in the right place, and never anybody's undoing."""
 
-import contextlib
 import fcntl
 import json
 import logging
 import os
 import re
 import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
-import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.observe.log_output import (
-    TURN_BYTES_MAX,
-    LogOutput,
-    LogSettings,
-    LogTargetError,
-    Sink,
-    log_to,
-    once_a_turn,
-    processors,
-)
+from gateway.observe.log_output import LogOutput, LogSettings, LogTargetError, Sink, log_to, processors
 
 PIPE_BYTES = 4096
 
@@ -242,108 +229,3 @@ def test_pipe_without_a_reader_is_no_place_for_a_log(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(LogTargetError):
         log_to(LogSettings(target=str(tmp_path / "pipe")))
-
-
-# ---- once a turn ----------------------------------------------------------------------------------------------------
-
-
-def events(path: Path) -> list[str]:
-    return [json.loads(line)["event"] for line in path.read_bytes().splitlines()]
-
-
-async def test_info_lines_of_a_turn_are_written_at_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log_to(LogSettings(target=str(path), format="json"))
-    log = structlog.get_logger()
-    with once_a_turn():
-        log.info("one")
-        log.info("two")
-        assert path.read_bytes() == b""
-        await trio.testing.wait_all_tasks_blocked()
-        assert events(path) == ["one", "two"]
-
-
-async def test_a_warning_is_written_at_once_and_after_what_came_before_it(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log_to(LogSettings(target=str(path), format="json"))
-    log = structlog.get_logger()
-    with once_a_turn():
-        log.info("before")
-        log.warning("trouble")
-        assert events(path) == ["before", "trouble"]
-
-
-async def test_a_turn_with_very_many_lines_writes_them_as_it_goes(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log_to(LogSettings(target=str(path), format="json"))
-    log = structlog.get_logger()
-    with once_a_turn():
-        for _ in range(3):
-            log.info("long", text="x" * (TURN_BYTES_MAX // 2))
-        assert events(path) == ["long", "long"]
-    assert events(path) == ["long"] * 3
-
-
-async def test_lines_that_wait_are_written_when_the_gateway_crashes(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log_to(LogSettings(target=str(path), format="json"))
-    with contextlib.suppress(ZeroDivisionError), once_a_turn():
-        structlog.get_logger().info("last words")
-        raise ZeroDivisionError
-    assert events(path) == ["last words"]
-
-
-def test_lines_that_wait_are_written_at_the_end_of_a_process_whose_loop_is_left_behind(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    code = (
-        "import sys, structlog, trio\n"
-        "from gateway.observe.log_output import LogSettings, log_to, once_a_turn\n"
-        "log_to(LogSettings(target=sys.argv[1], format='json'))\n"
-        "async def main():\n"
-        "    with once_a_turn():\n"
-        "        structlog.get_logger().info('last words')\n"
-        "        sys.exit(3)\n"
-        "trio.run(main)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", code, str(path)], check=False).returncode == 3
-    assert events(path) == ["last words"]
-
-
-async def test_lines_of_other_threads_do_not_wait_for_a_turn_of_the_loop(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    log_to(LogSettings(target=str(path), format="json"))
-    with once_a_turn():
-        thread = threading.Thread(target=lambda: structlog.get_logger().info("from a thread"))
-        thread.start()
-        thread.join()
-        assert events(path) == ["from a thread"]
-
-
-async def test_rotated_file_gets_no_line_that_waited_while_it_was_let_go_of(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    reopen = log_to(LogSettings(target=str(path), format="json"))
-    with once_a_turn():
-        structlog.get_logger().info("one")
-        path.rename(tmp_path / "log.1")
-        reopen()
-    assert (events(tmp_path / "log.1"), events(path)) == ([], ["one"])
-
-
-@given(st.lists(st.integers(1, 3 * PIPE_BYTES // 2), min_size=1, max_size=12))
-def test_every_line_is_whole_or_counted_as_lost_however_a_pipe_is_filled(sizes: list[int]) -> None:
-    reader, writer = os.pipe()
-    try:
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        sink = Sink(writer)
-        lines = [b"%d" % (number % 10) * size for number, size in enumerate(sizes)]
-        try:
-            lost = sink.put(*lines)
-        except OSError:
-            lost = len(lines)
-        kept = os.read(reader, 2 * PIPE_BYTES).split(b"\n")[:-1]
-        assert kept == lines[: len(lines) - lost]
-        sink.put(b"next")
-        assert os.read(reader, PIPE_BYTES).lstrip(b"\n") == b"next\n"
-    finally:
-        os.close(reader)
-        os.close(writer)
