@@ -18,15 +18,8 @@ from actors.log.commit_thread import HandingOver
 from actors.log.store import answered
 from actors.supervision.crash_report import report
 from gateway.engine.link import NO_HEADERS, Answer, LinkState, Meanwhile, Message, NoAnswer, Then
-from gateway.engine.nats_thread import (
-    Ask,
-    ConnectionSettings,
-    Disinterest,
-    Interest,
-    NatsThread,
-    Outgoing,
-    Published,
-)
+from gateway.engine.nats_thread import ConnectionSettings, NatsThread
+from gateway.engine.outgoing import Ask, Disinterest, Interest, Outgoing, Published
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
@@ -30,7 +30,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from gateway.engine.credentials import Nkey
-from gateway.engine.link import INTERIM, NO_HEADERS, LinkState, Meanwhile, Message, NoAnswer
+from gateway.engine.link import INTERIM, NO_HEADERS, LinkState, Message, NoAnswer
+from gateway.engine.outgoing import Ask, Disinterest, Interest, Outgoing, Published, Unsubscribe
 
 _new_event_loop: Callable[[], asyncio.AbstractEventLoop]
 try:
@@ -72,59 +73,6 @@ class ConnectionSettings:
     asks_max: int = 16_384  # unanswered; the next one is NOT_SENT
     unsent_bytes_max: int = 16 * 1024 * 1024  # that the server has not taken yet; beyond it everything is NOT_SENT
     undelivered_max: int = 65_536  # messages of subscriptions that trio has not heard of; further ones are dropped
-
-
-@dataclass(slots=True, eq=False)
-class Ask:
-    """A question and what has been answered. With a `count_max` it takes several messages, and `then` a tuple."""
-
-    subject: str
-    data: bytes
-    headers: Mapping[str, str]
-    timeout_s: float
-    then: Callable[[Any], None]
-    count_max: int | None = None
-    meanwhile: Meanwhile | None = None
-    messages: list[Message] = field(default_factory=list)
-    timer: asyncio.TimerHandle | None = None
-    live: Subscription | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Published:
-    """Something sent that has no answer."""
-
-    subject: str
-    data: bytes
-    headers: Mapping[str, str]
-
-
-@dataclass(slots=True, eq=False)
-class Interest:
-    """A subscription, across the lives of the connection."""
-
-    subject: str
-    queue: str
-    deliver: Callable[[Message], None]
-    is_over: bool = False
-    live: Subscription | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Disinterest:
-    """The end of a subscription."""
-
-    interest: Interest
-
-
-@dataclass(slots=True, eq=False)
-class Unsubscribe:
-    """The same for one that a question had for its answers."""
-
-    live: Subscription
-
-
-Outgoing: TypeAlias = Ask | Published | Interest | Disinterest | Unsubscribe
 
 
 class NatsThread:

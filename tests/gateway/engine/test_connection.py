@@ -10,7 +10,8 @@ import trio
 
 from gateway.engine.connection import Connection, NotConnectedError
 from gateway.engine.link import Answer, LinkState, Message, NoAnswer
-from gateway.engine.nats_thread import ConnectionSettings, Interest, begin_all
+from gateway.engine.nats_thread import ConnectionSettings, begin_all
+from gateway.engine.outgoing import Interest
 from gateway.engine.server_run import ServerRun
 
 TEST_S_MAX = 30.0
