@@ -41,11 +41,11 @@ class TlsSocket:
         "_is_ended",
         "_is_shaken",
         "_outgoing",
-        "_owes",
         "_sock",
         "_ssl",
         "_unread_answers_bytes",
         "_unsent",
+        "owes",
         "sealed_bytes",
     )
 
@@ -56,7 +56,8 @@ class TlsSocket:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent = b""  # ciphertext that the kernel has not taken
-        self._owes = False  # the last byte of a `send` counts as not taken, though it was sealed
+        self.owes = False
+        """The last byte of a `send` counts as not taken, though it was sealed: nothing else may come instead of it."""
         self._unread_answers_bytes = 0
         self._has_early = False  # with the handshake's last bytes others may have come
         self._is_shaken = False
@@ -163,13 +164,13 @@ class TlsSocket:
         del flags
         if self._unsent and not self.flush():
             raise BlockingIOError
-        sent, self._owes = int(self._owes), False
+        sent, self.owes = int(self.owes), False
         while sent < len(data):
             piece = data[sent : sent + SEALED_AT_ONCE] if sent or len(data) > SEALED_AT_ONCE else data
             self._seal(piece)
             sent += len(piece)
             if not self.flush():
-                self._owes = True
+                self.owes = True
                 return sent - 1
         return sent
 
