@@ -9,8 +9,9 @@ same as in the clear:
   taken: so its owner waits until the socket is writable and comes back with the rest, as it would in the clear.
 - `outstanding` is ciphertext that the peer's TCP has not acknowledged, wherever it waits.
 
-Early data is never accepted, and a peer's request for a new handshake is refused; what it makes us say without reading
-it is bounded. Handshakes in time are `tls_handshake.py`'s, certificates `tls.py`'s.
+Early data is never accepted, and a peer's request for a new handshake is refused. What a peer makes us say without
+reading it is bounded, and so is what it may send that says nothing to the owner. Waiting, also for the handshake, is
+`socket_tasks.py`'s, certificates are `tls.py`'s.
 """
 
 import contextlib
@@ -26,6 +27,9 @@ from typing import Any, TypeAlias
 SEALED_AT_ONCE = 64 * 1024  # plaintext; its ciphertext may wait here
 OPENED_AT_ONCE = 16 * 1024  # a record's most
 UNREAD_ANSWERS_BYTES_MAX = 16 * 1024  # alerts and the like that a peer provokes and does not read; then it is cut off
+# Of ciphertext that says nothing, as KeyUpdates: it costs more to read than to send again, and no owner counts it.
+SILENT_BYTES_MAX = 64 * 1024
+BYTES_PER_SAID = 16  # of ciphertext that a byte of plaintext makes up for; a record's own are about twice as many
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _outq = array("i", [0])  # one for all: it is read before anybody else can run
 
@@ -41,6 +45,7 @@ class TlsSocket:
         "_is_ended",
         "_is_shaken",
         "_outgoing",
+        "_silent_bytes",
         "_sock",
         "_ssl",
         "_unread_answers_bytes",
@@ -58,6 +63,7 @@ class TlsSocket:
         self._unsent = b""  # ciphertext that the kernel has not taken
         self.owes = False
         """The last byte of a `send` counts as not taken, though it was sealed: nothing else may come instead of it."""
+        self._silent_bytes = 0
         self._unread_answers_bytes = 0
         self._has_early = False  # with the handshake's last bytes others may have come
         self._is_shaken = False
@@ -109,6 +115,7 @@ class TlsSocket:
             if sealed:
                 self._incoming.write(sealed)
                 data = self._open()
+                self._count_silence(len(sealed), len(data))
                 if not data and not self._is_ended:
                     raise BlockingIOError
             else:
@@ -116,6 +123,11 @@ class TlsSocket:
         if data and self._is_ended and self._call_soon is not None:
             self._call_soon(self)
         return data
+
+    def _count_silence(self, sealed: int, said: int) -> None:
+        self._silent_bytes = max(0, self._silent_bytes + sealed - said * BYTES_PER_SAID)
+        if self._silent_bytes > SILENT_BYTES_MAX:
+            raise ConnectionResetError
 
     def _open(self) -> bytes:
         """All that can be opened."""
@@ -132,6 +144,8 @@ class TlsSocket:
                     break
         except ssl.SSLWantReadError:
             pass
+        except ssl.SSLZeroReturnError:  # the peer's goodbye, when it answers ours
+            self._is_ended = True
         except OSError:
             self._is_ended = self._is_broken = True
             with contextlib.suppress(OSError):
@@ -246,8 +260,11 @@ class TlsSocket:
         if self._is_broken or not self._is_shaken or self._unsent:
             return
         self._is_broken = True
+        # Python looks for the peer's goodbye, and OpenSSL breaks off if what it finds is something else.
+        unheard = self._incoming.read()
         with contextlib.suppress(OSError):  # the peer's goodbye, which is not waited for
             self._ssl.unwrap()
+        self._incoming.write(unheard)
         with contextlib.suppress(OSError):
             self.flush()
 

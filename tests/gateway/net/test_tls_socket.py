@@ -223,7 +223,9 @@ async def test_goodbye_behind_data_is_heard_though_the_socket_is_not_ready_again
         pump.close()
 
 
-def test_what_comes_with_the_end_of_the_handshake_is_input(contexts: Contexts) -> None:
+@contextmanager
+def early(contexts: Contexts, data: bytes) -> Iterator[tuple[TlsSocket, Peer]]:
+    """Both after their handshake, with whose last bytes this came."""
     with connected() as (below, theirs):
         ours, peer = TlsSocket(below, contexts[0]), Peer(theirs, client_of(ssl.TLSVersion.TLSv1_3))
         assert not peer.step()
@@ -233,10 +235,15 @@ def test_what_comes_with_the_end_of_the_handshake_is_input(contexts: Contexts) -
             with contextlib.suppress(BlockingIOError):
                 ours.hear()
             peer.hear()
-        theirs.sendall(peer.outgoing.read() + peer.seal(b"early bird"))
+        theirs.sendall(peer.outgoing.read() + peer.seal(data))
         while not ours.shake():
             with contextlib.suppress(BlockingIOError):
                 ours.hear()
+        yield ours, peer
+
+
+def test_what_comes_with_the_end_of_the_handshake_is_input(contexts: Contexts) -> None:
+    with early(contexts, b"early bird") as (ours, _):
         assert ours.has_input
         assert ours.recv(4096) == b"early bird"
 
@@ -330,6 +337,28 @@ def test_outstanding_is_every_byte_of_ciphertext_that_is_not_acknowledged(contex
 # ---- what TLS says by itself ----------------------------------------------------------------------------------------
 
 
+def test_peer_that_says_nothing_at_length_is_cut_off(contexts: Contexts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By KeyUpdates, say, which no client of Python's can send; here by a record that does not come to its end."""
+    monkeypatch.setattr("gateway.net.tls_socket.SILENT_BYTES_MAX", 1000)
+    with spoken(contexts) as (ours, peer):
+        for _ in range(3):  # what is said makes up for it
+            record = peer.seal(b"x" * 900)
+            peer.sock.sendall(record[:-1])
+            with pytest.raises(BlockingIOError):
+                ours.recv(4096)
+            peer.sock.sendall(record[-1:])
+            assert ours.recv(4096) == b"x" * 900
+        peer.sock.sendall(peer.seal(b"x" * 2000)[:1001])
+        with pytest.raises(ConnectionResetError):
+            ours.recv(4096)
+
+
+def test_records_of_a_byte_are_no_silence(contexts: Contexts) -> None:
+    with spoken(contexts) as (ours, peer):
+        peer.sock.sendall(peer.seal(*[b"x"] * 2000))
+        assert all_of(ours, 2000) == b"x" * 2000
+
+
 def test_peer_that_provokes_answers_and_reads_none_is_cut_off(
     contexts: Contexts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +397,24 @@ def test_what_the_peer_still_says_after_our_goodbye_is_heard(contexts: Contexts)
         ours.shutdown(socket.SHUT_WR)
         peer.sock.sendall(peer.seal(b"one more thing"))
         assert all_of(ours, 14) == b"one more thing"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_comes_with_the_peers_answer_to_our_goodbye_is_heard(contexts: Contexts, version: ssl.TLSVersion) -> None:
+    with spoken(contexts, version) as (ours, peer):
+        ours.say_goodbye()
+        peer.sock.sendall(peer.seal(b"one more thing") + peer.goodbye())
+        assert all_of(ours, 14) == b"one more thing"
+        assert ours.recv(4096) == b""
+
+
+def test_goodbye_before_the_early_bytes_were_read_leaves_them_readable(contexts: Contexts) -> None:
+    """As of a refusal to whoever is one too many: who closes without reading them on takes the refusal back."""
+    with early(contexts, b"a request") as (ours, peer):
+        ours.shutdown(socket.SHUT_WR)
+        assert ours.recv(4096) == b"a request"
+        peer.sock.sendall(peer.seal(b" and its body"))
+        assert all_of(ours, 13) == b" and its body"
 
 
 def test_connection_that_is_broken_off_says_no_goodbye(contexts: Contexts) -> None:
