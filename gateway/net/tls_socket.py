@@ -25,7 +25,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 SEALED_AT_ONCE = 64 * 1024  # plaintext; its ciphertext may wait here
-OPENED_AT_ONCE = 16 * 1024  # a record's most
+RECORD_BYTES_MAX = 16 * 1024  # of plaintext
+OPENED_AT_ONCE = RECORD_BYTES_MAX
 UNREAD_ANSWERS_BYTES_MAX = 16 * 1024  # alerts and the like that a peer provokes and does not read; then it is cut off
 # Of ciphertext that says nothing, as KeyUpdates: it costs more to read than to send again, and no owner counts it.
 SILENT_BYTES_MAX = 64 * 1024
@@ -205,8 +206,7 @@ class TlsSocket:
         if self._unsent:
             return self.flush()
         # As `flush` would, and quicker: this is what a frame costs each of thousands of streams.
-        sealed = self._outgoing.read()
-        self.sealed_bytes += len(sealed)
+        sealed = self._take_sealed()
         try:
             sent = self._sock.send(sealed)
         except BlockingIOError:
@@ -217,15 +217,25 @@ class TlsSocket:
     def _seal(self, data: bytes | memoryview) -> None:
         if self._is_broken:
             raise BrokenPipeError
-        taken = self._ssl.write(data)
-        while taken < len(data):  # a record each
-            taken += self._ssl.write(memoryview(data)[taken:])
+        if len(data) <= RECORD_BYTES_MAX:
+            self._ssl.write(data)
+            return
+        # A record at a time: the buffer would keep the size of the most that it ever held, for as long as it lives.
+        view, records = memoryview(data), [self._unsent, self._take_sealed()]
+        for start in range(0, len(data), RECORD_BYTES_MAX):
+            self._ssl.write(view[start : start + RECORD_BYTES_MAX])
+            records.append(self._take_sealed())
+        self._unsent = b"".join(records)
+
+    def _take_sealed(self) -> bytes:
+        sealed = self._outgoing.read()
+        self.sealed_bytes += len(sealed)
+        return sealed
 
     def flush(self) -> bool:
         """Give the kernel what waits; whether nothing does any more. Raises OSError."""
         if self._outgoing.pending:
-            sealed = self._outgoing.read()
-            self.sealed_bytes += len(sealed)
+            sealed = self._take_sealed()
             if not self._unsent:
                 self._unsent = sealed
             else:

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from gateway.net.pump import Pump
-from gateway.net.tls_socket import OPENED_AT_ONCE, SEALED_AT_ONCE, TlsSocket, break_off
+from gateway.net.tls_socket import OPENED_AT_ONCE, RECORD_BYTES_MAX, SEALED_AT_ONCE, TlsSocket
 from tests.transport import Contexts
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
@@ -310,6 +310,28 @@ def test_short_send_leaves_a_byte_until_the_kernel_has_all_before_it(contexts: C
         assert ours.sealed_bytes == sealed_bytes  # it was sealed before
 
 
+def test_much_is_sealed_a_record_at_a_time(contexts: Contexts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL's buffer keeps the size of the most that it held: of each connection, for as long as it is open."""
+    taken: list[int] = []
+    take = TlsSocket._take_sealed  # noqa: SLF001
+
+    def counted(ours: TlsSocket) -> bytes:
+        sealed = take(ours)
+        taken.append(len(sealed))
+        return sealed
+
+    with spoken(contexts) as (ours, peer):
+        monkeypatch.setattr(TlsSocket, "_take_sealed", counted)
+        data = bytes(index % 251 for index in range(SEALED_AT_ONCE))
+        assert ours.send(data) == len(data)
+        assert ours.put(data)
+        heard = bytearray()
+        while len(heard) < 2 * len(data):
+            heard += peer.read()
+        assert heard == 2 * data
+        assert max(taken) < RECORD_BYTES_MAX + 100
+
+
 def test_several_buffers_are_sent_as_one(contexts: Contexts) -> None:
     with spoken(contexts) as (ours, peer):
         assert ours.sendmsg([b"a" * 10, memoryview(b"b" * 20), b"c"]) == 31
@@ -376,64 +398,6 @@ def test_peer_that_provokes_answers_and_reads_none_is_cut_off(
         provoke(4)
         with pytest.raises(ConnectionResetError):
             provoke(1)
-        del peer
-
-
-# ---- ends -----------------------------------------------------------------------------------------------------------
-
-
-def test_close_says_goodbye_once(contexts: Contexts) -> None:
-    with spoken(contexts) as (ours, peer):
-        ours.send(b"bye")
-        ours.shutdown(socket.SHUT_WR)
-        sealed_bytes = ours.sealed_bytes
-        ours.close()
-        assert ours.sealed_bytes == sealed_bytes
-        assert peer.until_over() == b"bye"
-
-
-def test_what_the_peer_still_says_after_our_goodbye_is_heard(contexts: Contexts) -> None:
-    with spoken(contexts) as (ours, peer):
-        ours.shutdown(socket.SHUT_WR)
-        peer.sock.sendall(peer.seal(b"one more thing"))
-        assert all_of(ours, 14) == b"one more thing"
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_comes_with_the_peers_answer_to_our_goodbye_is_heard(contexts: Contexts, version: ssl.TLSVersion) -> None:
-    with spoken(contexts, version) as (ours, peer):
-        ours.say_goodbye()
-        peer.sock.sendall(peer.seal(b"one more thing") + peer.goodbye())
-        assert all_of(ours, 14) == b"one more thing"
-        assert ours.recv(4096) == b""
-
-
-def test_goodbye_before_the_early_bytes_were_read_leaves_them_readable(contexts: Contexts) -> None:
-    """As of a refusal to whoever is one too many: who closes without reading them on takes the refusal back."""
-    with early(contexts, b"a request") as (ours, peer):
-        ours.shutdown(socket.SHUT_WR)
-        assert ours.recv(4096) == b"a request"
-        peer.sock.sendall(peer.seal(b" and its body"))
-        assert all_of(ours, 13) == b" and its body"
-
-
-def test_connection_that_is_broken_off_says_no_goodbye(contexts: Contexts) -> None:
-    with spoken(contexts) as (ours, peer):
-        ours.send(b"half of i")
-        break_off(ours)
-        ours.close()
-        with pytest.raises((ConnectionResetError, ssl.SSLError)):
-            peer.until_over()
-
-
-def test_no_goodbye_follows_half_a_record(contexts: Contexts) -> None:
-    with spoken(contexts) as (ours, peer):
-        while ours.put(b"x" * 10_000):
-            pass
-        assert ours.has_unsent
-        sealed_bytes = ours.sealed_bytes
-        ours.close()
-        assert ours.sealed_bytes == sealed_bytes
         del peer
 
 
