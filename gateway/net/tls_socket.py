@@ -9,8 +9,9 @@ same as in the clear:
   taken: so its owner waits until the socket is writable and comes back with the rest, as it would in the clear.
 - `outstanding` is ciphertext that the peer's TCP has not acknowledged, wherever it waits.
 
-Early data is never accepted, and a peer's request for a new handshake is refused; what it makes us say without reading
-it is bounded. Handshakes in time are `tls_handshake.py`'s, certificates `tls.py`'s.
+Early data is never accepted, and a peer's request for a new handshake is refused. What a peer makes us say without
+reading it is bounded, and so is what it may send that says nothing to the owner. Waiting, also for the handshake, is
+`socket_tasks.py`'s, certificates are `tls.py`'s.
 """
 
 import contextlib
@@ -24,8 +25,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 SEALED_AT_ONCE = 64 * 1024  # plaintext; its ciphertext may wait here
-OPENED_AT_ONCE = 16 * 1024  # a record's most
+RECORD_BYTES_MAX = 16 * 1024  # of plaintext
+OPENED_AT_ONCE = RECORD_BYTES_MAX
 UNREAD_ANSWERS_BYTES_MAX = 16 * 1024  # alerts and the like that a peer provokes and does not read; then it is cut off
+# Of ciphertext that says nothing, as KeyUpdates: it costs more to read than to send again, and no owner counts it.
+SILENT_BYTES_MAX = 64 * 1024
+BYTES_PER_SAID = 16  # of ciphertext that a byte of plaintext makes up for; a record's own are about twice as many
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _outq = array("i", [0])  # one for all: it is read before anybody else can run
 
@@ -41,11 +46,12 @@ class TlsSocket:
         "_is_ended",
         "_is_shaken",
         "_outgoing",
-        "_owes",
+        "_silent_bytes",
         "_sock",
         "_ssl",
         "_unread_answers_bytes",
         "_unsent",
+        "owes",
         "sealed_bytes",
     )
 
@@ -56,7 +62,9 @@ class TlsSocket:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent = b""  # ciphertext that the kernel has not taken
-        self._owes = False  # the last byte of a `send` counts as not taken, though it was sealed
+        self.owes = False
+        """The last byte of a `send` counts as not taken, though it was sealed: nothing else may come instead of it."""
+        self._silent_bytes = 0
         self._unread_answers_bytes = 0
         self._has_early = False  # with the handshake's last bytes others may have come
         self._is_shaken = False
@@ -108,6 +116,7 @@ class TlsSocket:
             if sealed:
                 self._incoming.write(sealed)
                 data = self._open()
+                self._count_silence(len(sealed), len(data))
                 if not data and not self._is_ended:
                     raise BlockingIOError
             else:
@@ -115,6 +124,11 @@ class TlsSocket:
         if data and self._is_ended and self._call_soon is not None:
             self._call_soon(self)
         return data
+
+    def _count_silence(self, sealed: int, said: int) -> None:
+        self._silent_bytes = max(0, self._silent_bytes + sealed - said * BYTES_PER_SAID)
+        if self._silent_bytes > SILENT_BYTES_MAX:
+            raise ConnectionResetError
 
     def _open(self) -> bytes:
         """All that can be opened."""
@@ -131,6 +145,8 @@ class TlsSocket:
                     break
         except ssl.SSLWantReadError:
             pass
+        except ssl.SSLZeroReturnError:  # the peer's goodbye, when it answers ours
+            self._is_ended = True
         except OSError:
             self._is_ended = self._is_broken = True
             with contextlib.suppress(OSError):
@@ -163,13 +179,13 @@ class TlsSocket:
         del flags
         if self._unsent and not self.flush():
             raise BlockingIOError
-        sent, self._owes = int(self._owes), False
+        sent, self.owes = int(self.owes), False
         while sent < len(data):
             piece = data[sent : sent + SEALED_AT_ONCE] if sent or len(data) > SEALED_AT_ONCE else data
             self._seal(piece)
             sent += len(piece)
             if not self.flush():
-                self._owes = True
+                self.owes = True
                 return sent - 1
         return sent
 
@@ -190,8 +206,7 @@ class TlsSocket:
         if self._unsent:
             return self.flush()
         # As `flush` would, and quicker: this is what a frame costs each of thousands of streams.
-        sealed = self._outgoing.read()
-        self.sealed_bytes += len(sealed)
+        sealed = self._take_sealed()
         try:
             sent = self._sock.send(sealed)
         except BlockingIOError:
@@ -202,15 +217,25 @@ class TlsSocket:
     def _seal(self, data: bytes | memoryview) -> None:
         if self._is_broken:
             raise BrokenPipeError
-        taken = self._ssl.write(data)
-        while taken < len(data):  # a record each
-            taken += self._ssl.write(memoryview(data)[taken:])
+        if len(data) <= RECORD_BYTES_MAX:
+            self._ssl.write(data)
+            return
+        # A record at a time: the buffer would keep the size of the most that it ever held, for as long as it lives.
+        view, records = memoryview(data), [self._unsent, self._take_sealed()]
+        for start in range(0, len(data), RECORD_BYTES_MAX):
+            self._ssl.write(view[start : start + RECORD_BYTES_MAX])
+            records.append(self._take_sealed())
+        self._unsent = b"".join(records)
+
+    def _take_sealed(self) -> bytes:
+        sealed = self._outgoing.read()
+        self.sealed_bytes += len(sealed)
+        return sealed
 
     def flush(self) -> bool:
         """Give the kernel what waits; whether nothing does any more. Raises OSError."""
         if self._outgoing.pending:
-            sealed = self._outgoing.read()
-            self.sealed_bytes += len(sealed)
+            sealed = self._take_sealed()
             if not self._unsent:
                 self._unsent = sealed
             else:
@@ -245,8 +270,11 @@ class TlsSocket:
         if self._is_broken or not self._is_shaken or self._unsent:
             return
         self._is_broken = True
+        # Python looks for the peer's goodbye, and OpenSSL breaks off if what it finds is something else.
+        unheard = self._incoming.read()
         with contextlib.suppress(OSError):  # the peer's goodbye, which is not waited for
             self._ssl.unwrap()
+        self._incoming.write(unheard)
         with contextlib.suppress(OSError):
             self.flush()
 

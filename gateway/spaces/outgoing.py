@@ -7,7 +7,7 @@ more, and what follows when too much waits, is the socket's and the room's.
 from collections.abc import Sequence
 from itertools import islice
 
-from gateway.net.tls_socket import AnySocket
+from gateway.net.tls_socket import AnySocket, TlsSocket
 
 BUFFERS_MAX = 64
 """Given to the kernel at once. What is left takes another call."""
@@ -102,9 +102,11 @@ class Outgoing:
         if not chunks:
             self._waiting = None
 
-    def forget_frames(self) -> None:
+    def forget_frames(self, sock: AnySocket) -> None:
         """Nothing more of them, but for the rest of what has begun: a client must not take half a frame for one."""
-        begun = 1 if self._opening_frames or self._sent_of_first else 0  # the opening begins with what is no frame
+        # The opening begins with what is no frame. And of what a TLS socket owes, the first byte was sealed.
+        has_begun = self._opening_frames or self._sent_of_first or (isinstance(sock, TlsSocket) and sock.owes)
+        begun = 1 if has_begun else 0
         del self._chunks()[begun:]
         self._opening_frames = min(self._opening_frames, begun)
 

@@ -294,7 +294,7 @@ class RoomSocket:
             return
         self._is_closing = True
         if close is RoomClose.SLOW:
-            self._outgoing.forget_frames()  # it could not have read them in time, and comes back for them
+            self._outgoing.forget_frames(self._sock)  # it could not have read them in time, and comes back for them
         if self._protocol.state is OPEN:  # else the library has failed it, with the same code
             self._protocol.send_close(close.value.code, close.value.reason)
         self._write_last(self._protocol.data_to_send())

@@ -173,14 +173,14 @@ class Door:
 
     def _admit(self, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Start its task, or turn it away. Synchronous: the socket has an owner at every moment."""
-        if self.connections >= self._settings.connections_max:
-            self._turn_away(sock)
-            return
         address = peer[0]
+        if self.connections >= self._settings.connections_max:
+            self._turn_away(sock, address)
+            return
         # A proxy's connections carry many clients' requests, which are counted one by one.
         counted = peer is not LOCAL_PEER and not self._addresses.is_proxy(address)
         if counted and not self._addresses.enter(address):
-            self._turn_away(sock)
+            self._turn_away(sock, address)
             return
         connection: Connection | TlsConnection
         if self._tls is None:
@@ -208,7 +208,7 @@ class Door:
         except SupervisorStoppingError:
             end(None)
 
-    def _turn_away(self, sock: socket.socket) -> None:
+    def _turn_away(self, sock: socket.socket, address: str) -> None:
         if self._refusals >= self._settings.refusals_max:
             sock.close()
             return
@@ -220,6 +220,7 @@ class Door:
             if context is not None:
                 said_over = None
                 with trio.move_on_after(self._settings.linger_s_max):
+                    await self._service.turns.of(address).let_others()
                     said_over = await shaken(sock, context)
             if said_over is None or (isinstance(said_over, TlsSocket) and said_over.protocol == "h2"):
                 return  # over HTTP/2 the end of the connection says as much

@@ -7,7 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.net.tls_socket import SEALED_AT_ONCE
 from gateway.spaces.outgoing import Outgoing
+from tests.gateway.net.test_tls_socket import spoken
+from tests.transport import Contexts
 
 
 @pytest.fixture
@@ -93,7 +96,7 @@ def test_forgotten_frames_leave_the_rest_of_the_one_that_has_begun(pair: tuple[s
     outgoing.add(b"first")
     outgoing.add(b"second")
     outgoing.write(Narrow([2]))  # type: ignore[arg-type]
-    outgoing.forget_frames()
+    outgoing.forget_frames(ours)
     outgoing.add(b"|close")
     outgoing.write(ours)
     assert read(theirs) == b"headrst|close"
@@ -104,8 +107,28 @@ def test_forgetting_before_anything_of_a_frame_was_written_leaves_nothing_of_it(
     outgoing, sock = Outgoing(b"head"), Narrow([4, 100])
     outgoing.write(sock)  # type: ignore[arg-type]
     outgoing.add(b"first")
-    outgoing.forget_frames()
+    outgoing.forget_frames(sock)  # type: ignore[arg-type]
     assert not outgoing
+
+
+def test_frame_whose_first_byte_tls_has_sealed_is_not_forgotten(contexts: Contexts) -> None:
+    """It counts as not taken until the kernel has all: what came instead would be read from its second byte on."""
+    first, below = b"x" * (SEALED_AT_ONCE - 1), Narrow([100])
+    outgoing = Outgoing(first)
+    outgoing.add(b"second")
+    outgoing.add(b"third")
+    with spoken(contexts) as (ours, peer):
+        peer.read()
+        sock, ours._sock = ours._sock, below  # type: ignore[assignment]  # noqa: SLF001
+        assert not outgoing.write(ours)
+        assert outgoing.unsent_bytes == len(b"secondthird")
+        outgoing.forget_frames(ours)
+        outgoing.add(b"|close")
+        below.takes = [100_000] * 10
+        assert outgoing.write(ours)
+        peer.incoming.write(below.taken)
+        assert peer.read() == first + b"second|close"
+        ours._sock = sock  # noqa: SLF001
 
 
 def test_opening_is_forgotten_between_two_of_its_frames() -> None:
@@ -115,7 +138,7 @@ def test_opening_is_forgotten_between_two_of_its_frames() -> None:
     outgoing.write(sock)  # type: ignore[arg-type]
     assert outgoing.has_opening
     assert outgoing.unsent_bytes == len(b"lcomereplayanotherframe")
-    outgoing.forget_frames()
+    outgoing.forget_frames(sock)  # type: ignore[arg-type]
     outgoing.add(b"|close")
     sock.takes = [100]
     outgoing.write(sock)  # type: ignore[arg-type]

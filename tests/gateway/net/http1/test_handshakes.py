@@ -47,3 +47,21 @@ async def test_a_handshake_that_is_over_gives_its_place_back_however_it_ended(au
                 scope.cancel()
                 await trio.sleep_forever()
         assert len(handshakes) == 0
+
+
+async def test_network_of_ipv6_is_one_address_whatever_its_hosts(autojump_clock: MockClock) -> None:
+    handshakes = Handshakes(5)
+    over: list[str] = []
+
+    async def shake(address: str) -> None:
+        with handshakes.one(address, 10):
+            await trio.sleep_forever()
+        over.append(address)
+
+    async with trio.open_nursery() as nursery:
+        addresses = ["192.0.2.1", "192.0.2.1", "2001:db8::1", "2001:db8::2", "2001:db8::3", "198.51.100.1"]
+        for address in addresses:
+            nursery.start_soon(shake, address)
+            await trio.sleep(1)
+        assert over == ["2001:db8::1"]
+        nursery.cancel_scope.cancel()

@@ -1,5 +1,6 @@
 """TLS at the door: the same application, the same bounds, the same stop."""
 
+import socket
 import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,7 +13,7 @@ from actors.supervision.stop_ladder import StopSettings
 from gateway.net.http1.app_call import AsgiScope, Receive, Send
 from gateway.net.http1.settings import DoorSettings
 from tests.certificates import tls_contexts
-from tests.gateway.net.http1.site import HOST, Client, answer, site, until
+from tests.gateway.net.http1.site import HOST, PATIENCE_S, Client, answer, site, until
 from tests.gateway.net.hypercorn.http2 import Http2, StreamEnd
 from tests.transport import Contexts
 
@@ -67,6 +68,40 @@ async def test_connection_over_the_limits_that_says_nothing_holds_no_place_among
             assert await rest_or_reset(silent) == b""
         async with here.tls_client(trusts) as told:
             assert (await told.get()).status == 503
+
+
+async def test_handshakes_before_a_refusal_take_turns_as_others_do(
+    contexts: Contexts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or whoever is over the limit would hold up everybody else by more than whoever is within it."""
+    passes, shaken_in = 0, list[int]()
+
+    async def count() -> None:
+        nonlocal passes
+        while True:
+            await trio.lowlevel.checkpoint()
+            passes += 1
+
+    async def shake(*_: object) -> None:
+        shaken_in.append(passes)
+
+    settings = DoorSettings(connections_per_address_max=2, turns_per_address_max=1, linger_s_max=PATIENCE_S)
+    async with site(settings=settings, tls=contexts[0]) as here, trio.open_nursery() as nursery:
+        async with AsyncExitStack() as clients:
+            for source in ("127.0.0.1", "127.0.0.1", "127.0.0.2"):
+                stream = await trio.open_tcp_stream("127.0.0.1", here.port, local_address=source)
+                await clients.enter_async_context(stream)
+            await until(lambda: here.door.connections == 3)
+            monkeypatch.setattr("gateway.net.http1.door.shaken", shake)
+            nursery.start_soon(count)
+            socks = [socket.socket() for _ in range(6)]
+            for sock in socks:  # all of them before any is accepted
+                clients.enter_context(sock)
+                sock.connect(("127.0.0.1", here.port))
+            await until(lambda: len(shaken_in) == len(socks))
+            # One in a pass; of two passes, one may come after our count and the other before it.
+            assert max(map(shaken_in.count, shaken_in)) <= 2
+        nursery.cancel_scope.cancel()
 
 
 async def test_connection_over_the_limits_that_speaks_http_2_is_closed(contexts: Contexts) -> None:
