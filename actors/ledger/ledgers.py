@@ -73,6 +73,7 @@ class _Reserving:
     """A reservation on its way to the log, and how many wait for it."""
 
     waiting: int = 0
+    is_taken: bool = False  # by one who waited, and will settle it
     answer: AppendAnswer | StoreFailedError | None = None
     answered: trio.Event = field(default_factory=trio.Event)
 
@@ -250,8 +251,11 @@ class Ledgers:
         reserving.waiting += 1
         try:
             await reserving.answered.wait()
+            reserving.is_taken = True
         finally:
             reserving.waiting -= 1
+            if isinstance(reserving.answer, Appended) and not reserving.waiting and not reserving.is_taken:
+                self._settle(ledger, Released(now_ms, key))  # cancelled in the very turn in which it was answered
         if isinstance(reserving.answer, StoreFailedError):
             raise reserving.answer
         return isinstance(reserving.answer, Appended)
