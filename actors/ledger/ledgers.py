@@ -10,7 +10,7 @@ What the log has written is applied when it answers, whoever still waits for tha
 this process. Which price and budget hold is governance's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -73,6 +73,7 @@ class _Reserving:
     """A reservation on its way to the log, and how many wait for it."""
 
     waiting: int = 0
+    is_taken: bool = False  # by one who waited, and will settle it
     answer: AppendAnswer | StoreFailedError | None = None
     answered: trio.Event = field(default_factory=trio.Event)
 
@@ -147,7 +148,8 @@ class Ledgers:
 
     def _make_room(self, wanted: Ledger) -> None:
         if len(self._loaded) > LEDGERS_MAX:
-            at_rest = [agent for agent, one in self._loaded.items() if one.is_at_rest and one is not wanted]
+            kept = {wanted, *(ledger for ledger, _ in self._owed)}  # a refund that is owed is nowhere else
+            at_rest = [agent for agent, one in self._loaded.items() if one.is_at_rest and one not in kept]
             for agent in at_rest[: LEDGERS_MAX // 10]:
                 del self._loaded[agent]
 
@@ -249,8 +251,11 @@ class Ledgers:
         reserving.waiting += 1
         try:
             await reserving.answered.wait()
+            reserving.is_taken = True
         finally:
             reserving.waiting -= 1
+            if isinstance(reserving.answer, Appended) and not reserving.waiting and not reserving.is_taken:
+                self._settle(ledger, Released(now_ms, key))  # cancelled in the very turn in which it was answered
         if isinstance(reserving.answer, StoreFailedError):
             raise reserving.answer
         return isinstance(reserving.answer, Appended)
@@ -307,7 +312,7 @@ class Ledgers:
                 self._owed.append((ledger, event))
 
         is_due = type(event) is Refunded or event.id in ledger.state.open
-        if is_due and self._submit(ledger, event, then) is not None:
+        if is_due and not _is_taken(lambda: self._submit(ledger, event, then)):
             self._owed.append((ledger, event))
 
     def _submit(self, ledger: Ledger, event: Event, then: Then) -> AppendRefused | None:
@@ -350,7 +355,15 @@ class Ledgers:
                 ledger.snapshot_version = state.version
 
         part = Part(ledger.stream, state.version, now_ms, snapshot=encode_state(state))
-        ledger.is_snapshotting = self._store.submit((part,), then) is None
+        ledger.is_snapshotting = _is_taken(lambda: self._store.submit((part,), then))
+
+
+def _is_taken(submit: Callable[[], AppendRefused | None]) -> bool:
+    """Also where nobody could hear that the log is over, between two steps of the event loop."""
+    try:
+        return submit() is None
+    except (StoreFailedError, trio.ClosedResourceError):
+        return False
 
 
 def _reserving(entries: Sequence[Entry], key: str) -> Ledger | None:

@@ -19,7 +19,7 @@ import trio
 from actors.ledger.events import Charged, Refunded, Reserved, encode
 from actors.ledger.ledger import Ledger
 from actors.ledger.rules import evolve
-from actors.log.store import AppendAnswer, Appended, LogStore, Part, StoreFailedError
+from actors.log.store import AppendAnswer, Appended, AppendRefused, LogStore, Part, StoreFailedError
 
 PAYMENTS_AN_APPEND_MAX = 256  # the rest waits for the next
 PAYMENTS_WAITING_MAX = 8_192  # of one agent, beside those under way; the next one is refused
@@ -100,26 +100,32 @@ class Payments:
             self._answer(ledger, payments, answer)
             self._submit(ledger, till)
             if is_paid:
+                for payment in payments:
+                    if not payment.is_wanted:
+                        self.give_back(ledger, payment.reserved.id, at_ms)
                 self._written(ledger, at_ms)
 
         part = Part(ledger.stream, None, at_ms, tuple(map(encode, events)))
-        refused = self._store.submit((part,), then)
+        refused: AppendRefused | Exception | None
+        try:
+            refused = self._store.submit((part,), then)
+        except (StoreFailedError, trio.ClosedResourceError) as error:  # for whoever pays; it would end the event loop
+            refused = error
         if refused is None:
             ledger.in_flight.extend(events)
             return
         self._answer(ledger, payments, refused)
         self._submit(ledger, till)
 
-    def _answer(self, ledger: Ledger, payments: list[Payment], answer: AppendAnswer | StoreFailedError) -> None:
+    def _answer(self, ledger: Ledger, payments: list[Payment], answer: AppendAnswer | Exception) -> None:
+        """Tell all of them, before anything else is tried that may fail."""
         is_paid = isinstance(answer, Appended)
         for payment in payments:
             reserved = payment.reserved
-            said = outcome.Error(answer) if isinstance(answer, StoreFailedError) else outcome.Value(is_paid)
+            said = outcome.Error(answer) if isinstance(answer, Exception) else outcome.Value(is_paid)
             ledger.drop(reserved.id)
             if is_paid:
                 ledger.paid[reserved.id] = reserved
-                if not payment.is_wanted:
-                    self.give_back(ledger, reserved.id, reserved.at_ms)
             if payment.task is not None:
                 trio.lowlevel.reschedule(payment.task, said)
 

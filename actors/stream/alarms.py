@@ -11,6 +11,7 @@ from itertools import count
 import trio
 
 GONE_MIN = 1_024  # entries of streams that have gone, or have another time by now; then they are cleared away
+RINGS_MAX = 256  # in one turn of the event loop: streams of one token end at one instant; the others ring in the next
 
 
 class Alarm:
@@ -67,11 +68,13 @@ class Alarms:
             self._ring(trio.current_time())
 
     def _ring(self, now_s: float) -> None:
-        while self._entries and self._entries[0][0] <= now_s:
+        rung = 0
+        while rung < RINGS_MAX and self._entries and self._entries[0][0] <= now_s:
             _, entry, alarm = heappop(self._entries)
             if entry != alarm.entry:
                 self.gone -= 1
                 continue
+            rung += 1
             alarm.at_s, alarm.entry = math.inf, 0
             if alarm.ring is not None:
                 alarm.ring()

@@ -95,11 +95,13 @@ class Supervisor:
                 self._living[task] = child
                 try:
                     await self._see_through(child)
-                except BaseException as exc:  # cancelled, as a rule: then its heir is too, at its first checkpoint
+                except BaseException as exc:  # cancelled, as a rule; or an interrupt, which does not wait for its heir
                     passing = exc if passing is None else passing
                 if child.heir is None:
                     break
                 child = child.heir
+                if passing is not None:
+                    child.cancel()
         finally:
             del self._living[task]
         if passing is not None:

@@ -116,12 +116,13 @@ class Subscriptions:
         subscriber = Subscriber(principal.tenant, principal.sub, principal.credential_id, expires_s)
         source = (tool.target.node_id, tool.name, int(interval_ms))
         seat = streams.seat_now(subscriber, source)
+        has_waited = seat is None
         if seat is None:
             seat = await streams.seat(subscriber, source)
-            if not self._calls.admission.still_good(principal):  # a node may be far away
-                return TOKEN_ENDED
         if isinstance(seat, Failed):
             return No.because(seat)
-        with seat:
+        with seat:  # before anything else: a cadence that nobody sits in goes on for nobody
+            if has_waited and not self._calls.admission.still_good(principal):  # a node may be far away
+                return TOKEN_ENDED
             rates = self._calls.rates_left(record) if admitted.has_rates else ()
             return streams.open(correlation_id, subscriber, seat, head(Opening(correlation_id, rates)), take)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actors.ledger.events import Reserved, decode
+from actors.ledger.events import Refunded, Reserved, decode
 from actors.ledger.ledgers import Agent, LedgerBook
 from actors.log.store import LogStore
 from gateway.governance.denials import iso
@@ -37,4 +37,10 @@ async def report(
 
 def _line(event: Any) -> dict[str, Any]:
     what = {"at": iso(event.at_ms), "event": type(event).__name__.lower(), "id": event.id}
-    return what | {"tool": event.tool, "micros": event.micros} if isinstance(event, Reserved) else what
+    match event:
+        case Reserved():
+            return what | {"tool": event.tool, "micros": event.micros}
+        case Refunded():
+            return what | {"micros": event.micros}
+        case _:
+            return what

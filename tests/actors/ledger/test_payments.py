@@ -2,6 +2,7 @@
 
 import pytest
 import trio
+import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
@@ -153,6 +154,82 @@ async def test_log_that_fails_tells_whoever_pays(disk: MemoryDisk) -> None:
 
     with pytest.raises(StoreFailedError):
         await pay(Ledgers(Failing(disk)), "a")
+
+
+@pytest.mark.parametrize("how", ["failed", "closed"])
+async def test_log_that_is_over_when_it_is_to_be_written_to_tells_whoever_pays(disk: MemoryDisk, how: str) -> None:
+    """Not the event loop, which would end in the middle of everything."""
+    store = MemoryStore(disk)
+    ledgers = Ledgers(store)
+    await ledgers.prepare(*AGENT)
+    if how == "failed":
+        store.crash()
+    else:
+        await store.close()
+    with pytest.raises((StoreFailedError, trio.ClosedResourceError)):
+        await pay(ledgers, "a")
+    ledger = ledgers.account(*AGENT)
+    assert ledger is not None
+    assert ledger.is_at_rest
+
+
+@pytest.mark.parametrize("reaches_disk", [True, False])
+async def test_log_that_fails_tells_those_too_who_waited_for_the_next_append(
+    disk: MemoryDisk, *, reaches_disk: bool
+) -> None:
+    store = MemoryStore(disk)
+    ledgers = Ledgers(store)
+    ledger = await ledgers.of(*AGENT)
+    told: list[str] = []
+
+    async def one(key: str) -> None:
+        with pytest.raises(StoreFailedError):
+            await pay(ledgers, key)
+        told.append(key)
+
+    store.fail(reaches_disk=reaches_disk)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one, "on its way")
+        while not ledger.in_flight:
+            await trio.lowlevel.checkpoint()
+        nursery.start_soon(one, "waits")
+    assert sorted(told) == ["on its way", "waits"]
+
+
+async def test_all_are_told_though_nothing_can_be_given_back_to_one_of_them_any_more(disk: MemoryDisk) -> None:
+    store = MemoryStore(disk, before_answer=lambda: trio.testing.wait_all_tasks_blocked(0.01))
+    ledgers = Ledgers(store)
+    ledger = await ledgers.of(*AGENT)
+    said: list[Exceeded | bool] = []
+
+    async def one(key: str) -> None:
+        said.append(await pay(ledgers, key))
+
+    async with trio.open_nursery() as nursery, trio.open_nursery() as gone:
+        gone.start_soon(one, "gone")
+        nursery.start_soon(one, "there")
+        while not ledger.in_flight:
+            await trio.lowlevel.checkpoint()
+        gone.cancel_scope.cancel()
+        await store.close()
+    assert said == [True]
+
+
+async def test_ledger_that_owes_a_refund_is_not_forgotten(disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read again, it would not know of the refund that is written for the one that was forgotten."""
+    monkeypatch.setattr("actors.ledger.ledgers.LEDGERS_MAX", 10)
+    ledgers = Ledgers(MemoryStore(disk))
+    assert await pay(ledgers, "a", 100) is True
+    disk.is_full = True
+    ledgers.release(*AGENT, "a", 1)
+    await wait_all_tasks_blocked()
+    for number in range(30):
+        assert await ledgers.prepare("acme", f"agent_{number + 2}")
+    assert (await ledgers.of(*AGENT)).state.used_micros == 100
+    disk.is_full = False
+    assert await ledgers.pay("acme", "agent_2", "b", "tool", 1, BUDGET, 0) is True
+    await wait_all_tasks_blocked()
+    assert await pay(ledgers, "c", 100) is True
 
 
 async def test_process_that_dies_after_the_append_has_charged_for_what_may_have_begun(disk: MemoryDisk) -> None:

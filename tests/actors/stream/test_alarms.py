@@ -3,6 +3,7 @@
 import gc
 import math
 import weakref
+from itertools import pairwise
 
 import pytest
 import trio
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from actors.stream.alarms import GONE_MIN, Alarm, Alarms
+from actors.stream.alarms import GONE_MIN, RINGS_MAX, Alarm, Alarms
 
 
 async def test_each_rings_when_it_is_due_and_once(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
@@ -43,6 +44,23 @@ async def test_one_that_ends_rings_no_more_and_lets_go_of_whoever_was_to_be_rung
         gc.enable()
     await trio.sleep(5)
     assert len(alarms) == 0
+
+
+async def test_many_that_are_due_at_one_instant_let_others_run_in_between(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    alarms, rung, seen = Alarms(), list[int](), [0]
+    nursery.start_soon(alarms.run)
+    many = 5 * RINGS_MAX + 1
+    for number in range(many):
+        Alarm(alarms, lambda number=number: rung.append(number)).set(trio.current_time() + 5)  # type: ignore[misc]
+    await trio.sleep(5)
+    while seen[-1] < many:
+        await trio.lowlevel.checkpoint()
+        seen.append(len(rung))
+    # Two turns of theirs at most lie between two of ours: trio shuffles each turn.
+    assert max(later - before for before, later in pairwise(seen)) <= 2 * RINGS_MAX
+    assert sorted(rung) == list(range(many))
 
 
 def test_streams_that_come_and_go_leave_no_more_entries_than_there_are_streams_and_a_bound() -> None:

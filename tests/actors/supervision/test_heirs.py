@@ -113,3 +113,25 @@ async def test_a_stop_and_a_cancellation_end_whoever_waits_to_go_on() -> None:
                 nursery.cancel_scope.cancel()
         assert line.told == [("first", None), ("second", None)]
         assert len(line.names) == 0
+
+
+async def test_an_interrupt_does_not_wait_for_an_heir_to_end() -> None:
+    supervisor = Supervisor()
+    line = Line(supervisor)
+
+    async def first() -> None:
+        line.start("second", trio.sleep_forever, as_heir=True)
+        raise KeyboardInterrupt
+
+    async def run() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            await supervisor.run()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await trio.testing.wait_all_tasks_blocked()
+        line.start("first", first)
+        await trio.testing.wait_all_tasks_blocked()
+        was_told = list(line.told)
+        supervisor.request_stop()
+    assert was_told == [("first", None), ("second", None)]

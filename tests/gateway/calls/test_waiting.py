@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from actors.ledger.ledgers import Agent
 from gateway.calls.upstreams.actor import Trouble
 from gateway.identity.tokens import Scope
 from gateway.mcp.errors import RpcError
+from schemas.frames import Cmd, CmdCancel
 from tests.actors.node.harness import until
 from tests.gateway.api.client import AGENT, token
 from tests.gateway.calls.place import AGENT_OF, PRICE, FakeUpstream, Place
@@ -115,6 +117,25 @@ async def test_upstream_that_was_never_reached_costs_nothing_and_one_that_was_do
     place.upstream.answer = {"content": [], "isError": False}
     assert await place.upstream_call()
     assert await place.site.spent() == PRICE
+
+
+async def test_stream_whose_token_is_revoked_while_its_node_is_asked_leaves_no_cadence_behind(
+    autojump_clock: MockClock, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attach = place.site.fleet.attach
+
+    async def slow(*there: Any) -> Any:
+        await trio.sleep(1)
+        return await attach(*there)
+
+    monkeypatch.setattr(place.site.fleet, "attach", slow)
+    assert await meanwhile(place.stream, place.revoke, 0.5) == [False]
+    await trio.testing.wait_all_tasks_blocked()
+    sent = place.node.connection.sent
+    asked = [frame.msg_id for frame in sent if isinstance(frame, Cmd)]
+    assert len(asked) == 1
+    assert [frame.in_reply_to for frame in sent if isinstance(frame, CmdCancel)] == asked
+    assert await place.site.spent() == 0
 
 
 # ---- subscriptions --------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """An agent's ledgers, as people and scripts are told of them."""
 
+from trio.testing import wait_all_tasks_blocked
+
 from actors.ledger.ledgers import Ledgers
 from actors.ledger.rules import Budget
 from actors.log.memory_store import MemoryStore
@@ -27,3 +29,16 @@ async def test_agent_that_has_spent_nothing_has_no_ledger() -> None:
     ledgers = Ledgers(store)
     await ledgers.of("acme", AGENT)
     assert await report(store, ledgers, AGENT) == []
+
+
+async def test_refund_is_told_with_what_was_given_back_and_is_out_of_the_sums() -> None:
+    store = MemoryStore()
+    ledgers = Ledgers(store)
+    for key, micros in (("k", 5), ("l", 7)):
+        assert await ledgers.pay("acme", AGENT, key, "node.subscribe", micros, BUDGET, 1000) is True
+    ledgers.charge("acme", AGENT, "k", 1000)
+    ledgers.release("acme", AGENT, "l", 2000)
+    await wait_all_tasks_blocked()
+    (told,) = await report(store, Ledgers(store), AGENT)
+    assert (told["used_micros"], told["reserved_micros"]) == (5, 0)
+    assert told["history"][-1] == {"at": "1970-01-01T00:00:02.000Z", "event": "refunded", "id": "l", "micros": 7}
