@@ -28,9 +28,8 @@ SEALED_AT_ONCE = 64 * 1024  # plaintext; its ciphertext may wait here
 RECORD_BYTES_MAX = 16 * 1024  # of plaintext
 OPENED_AT_ONCE = RECORD_BYTES_MAX
 UNREAD_ANSWERS_BYTES_MAX = 16 * 1024  # alerts and the like that a peer provokes and does not read; then it is cut off
-# Of ciphertext that says nothing, as KeyUpdates: it costs more to read than to send again, and no owner counts it.
+# Of ciphertext in a row that says nothing, as KeyUpdates: no owner counts it. More than any one record, padded or not.
 SILENT_BYTES_MAX = 64 * 1024
-BYTES_PER_SAID = 16  # of ciphertext that a byte of plaintext makes up for; a record's own are about twice as many
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _outq = array("i", [0])  # one for all: it is read before anybody else can run
 
@@ -116,7 +115,9 @@ class TlsSocket:
             if sealed:
                 self._incoming.write(sealed)
                 data = self._open()
-                self._count_silence(len(sealed), len(data))
+                self._silent_bytes = 0 if data else self._silent_bytes + len(sealed)
+                if self._silent_bytes > SILENT_BYTES_MAX:
+                    raise ConnectionResetError
                 if not data and not self._is_ended:
                     raise BlockingIOError
             else:
@@ -124,11 +125,6 @@ class TlsSocket:
         if data and self._is_ended and self._call_soon is not None:
             self._call_soon(self)
         return data
-
-    def _count_silence(self, sealed: int, said: int) -> None:
-        self._silent_bytes = max(0, self._silent_bytes + sealed - said * BYTES_PER_SAID)
-        if self._silent_bytes > SILENT_BYTES_MAX:
-            raise ConnectionResetError
 
     def _open(self) -> bytes:
         """All that can be opened."""
