@@ -44,6 +44,7 @@ class _Feed:
         self.watch = watch
         self.node_id = node_id
         self.attachment: Attachment | None = None  # None: its node is away, or has been
+        self.answered = trio.Event()  # its node, when it was asked first
 
     def on_frame(self, frame: Mapping[str, Any]) -> None:
         del frame  # whoever wants it reads the resource
@@ -124,7 +125,7 @@ class Watches:
         if tool is None:
             return No(Code.MANIFEST_NOT_FOUND)
         record.tool, record.target = tool.name, tool.target
-        if watch.hears(tool.target.node_id):
+        if await watch.hears(tool.target.node_id):
             return None
         if watch.is_full:
             return _TOO_MANY
@@ -139,7 +140,7 @@ class Watches:
         async with admission.reserve(admitted, correlation_id, record, at_once=True) as reservation:
             if isinstance(reservation, No):
                 return reservation
-            if watch.hears(tool.target.node_id):  # another request was as quick: one of the two is paid for
+            if await watch.hears(tool.target.node_id):  # another request was as quick: one of the two is paid for
                 return None
             if watch.is_full:
                 return _TOO_MANY
@@ -179,7 +180,10 @@ class Watch:
         self._on_close: list[Callable[[], object]] = [directory.listen(principal.tenant, self._on_change)]
         self.closed = False
 
-    def hears(self, node_id: str) -> bool:
+    async def hears(self, node_id: str) -> bool:
+        """As soon as it is known: another request may be asking the node now, and be refused."""
+        while (feed := self._feeds.get(node_id)) is not None and not feed.answered.is_set():
+            await feed.answered.wait()
         return node_id in self._feeds
 
     @property
@@ -197,6 +201,7 @@ class Watch:
         finally:  # a cancelled caller leaves no feed behind that nobody has paid for
             if not heard and self._feeds.get(feed.node_id) is feed:
                 del self._feeds[feed.node_id]
+            feed.answered.set()
         return refused
 
     def unsubscribe(self, uri: str) -> None:

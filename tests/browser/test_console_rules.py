@@ -214,3 +214,32 @@ def test_chart_goes_on_passes_over_what_it_has_and_begins_anew_when_the_clock_is
     assert continued([1, 20_000], 20_000) == [1, 20_000]
     assert continued([1, 20_000], 10_000) == [1, 20_000]
     assert continued([1, 20_000], 9_999) == [9_999]
+
+
+def test_what_was_released_or_refunded_is_not_spent(rules: Rules) -> None:
+    def told(second: int, event: str, key: str, **more: object) -> dict[str, object]:
+        return {"at": f"1970-01-01T00:00:0{second}.000Z", "event": event, "id": key, **more}
+
+    history = [
+        told(1, "reserved", "a", tool="x", micros=5),
+        told(1, "charged", "a"),
+        told(2, "reserved", "b", tool="y", micros=7),
+        told(2, "charged", "b"),
+        told(3, "refunded", "b", micros=7),
+        told(4, "reserved", "c", tool="y", micros=2),
+        told(5, "released", "c"),
+        told(6, "refunded", "older", micros=3),
+    ]
+    ledgers = [{"used_micros": 10, "history": history}]
+    points = rules.call("spending-rules", "m.spending(args[0], 9000)", ledgers)
+    assert [(point["at"], *point["values"]) for point in points] == [
+        (999, 8),
+        (1000, 13),
+        (2000, 20),
+        (3000, 13),
+        (4000, 15),
+        (5000, 13),
+        (6000, 10),
+        (9000, 10),
+    ]
+    assert rules.call("spending-rules", "m.byTool(args[0])", ledgers) == [["x", 5], ["y", 0]]

@@ -9,10 +9,12 @@ import { countOf, countText, dateText, moneyText, spanText, sumText } from "./fo
 import { LineChart } from "./line-chart.js";
 import { bars, card, facts, lacking, meter, note, pageHead, pathOf, said, toolName } from "./parts.js";
 import { session } from "./session.js";
+import { byTool, spending } from "./spending-rules.js";
 import { repeat } from "./waiting.js";
 
 const LOOK_MS = 15_000;
 const LINES_MAX = 100;
+const TOOLS_MAX = 10;
 
 export async function open(place, { argument: sub, signal, title }) {
   title(sub);
@@ -42,11 +44,12 @@ export async function open(place, { argument: sub, signal, title }) {
   await repeat(async () => {
     const answer = await ask("agent", { sub }, signal);
     const { ledgers } = answer;
-    const points = spending(ledgers);
+    const points = spending(ledgers, now());
     chart.set(points);
     [chart.element.hidden, noSpend.hidden] = [points.length === 0, points.length > 0];
     money.replaceChildren(...budgets(ledgers));
-    tools.replaceChildren(bars(byTool(ledgers), "Nothing was paid for.", toolName));
+    const paid = byTool(ledgers).slice(0, TOOLS_MAX).map(([tool, micros]) => [tool, micros, moneyText(micros)]);
+    tools.replaceChildren(bars(paid, "Nothing was paid for.", toolName));
     if (answer.lines === null) {
       const why = () => (
         session.may("fleet:read") ? note("This gateway keeps no audit.") : lacking("fleet:read", "What it called")
@@ -60,36 +63,6 @@ export async function open(place, { argument: sub, signal, title }) {
     else lines.add(answer.lines.toReversed(), LINES_MAX);
     isFirst = false;
   }, LOOK_MS, signal);
-}
-
-/** What it had spent at each time, from the reservations of its ledgers; what was released is taken back. */
-function spending(ledgers) {
-  const changes = [];
-  for (const { history = [] } of ledgers) {
-    const amounts = new Map(history.filter((one) => one.micros !== undefined).map((one) => [one.id, one.micros]));
-    for (const { at, event, id, micros } of history) {
-      if (event === "reserved") changes.push([Date.parse(at), micros]);
-      else if (event === "released") changes.push([Date.parse(at), -(amounts.get(id) ?? 0)]);
-    }
-  }
-  changes.sort(([one], [other]) => one - other);
-  const known = changes.reduce((sum, [, micros]) => sum + micros, 0);
-  const all = ledgers.reduce((sum, { used_micros: used = 0 }) => sum + used, 0);
-  if (changes.length === 0) return [];
-  let spent = Math.max(0, all - known); // older ones are only in the sum
-  const points = [{ at: changes[0][0] - 1, values: [spent] }];
-  for (const [at, micros] of changes) points.push({ at, values: [(spent += micros)] });
-  return [...points, { at: Math.max(now(), changes.at(-1)[0] + 1), values: [spent] }];
-}
-
-function byTool(ledgers) {
-  const sums = new Map();
-  for (const { history = [] } of ledgers) {
-    for (const { tool, micros } of history) if (tool) sums.set(tool, (sums.get(tool) ?? 0) + micros);
-  }
-  return [...sums].sort(([, one], [, other]) => other - one).slice(0, 10).map(
-    ([tool, micros]) => [tool, micros, moneyText(micros)],
-  );
 }
 
 function byReason(lines) {

@@ -210,29 +210,6 @@ async def test_reservation_whose_waiter_was_cancelled_is_released_when_it_is_dur
     assert await Ledgers(MemoryStore(disk)).start([], 9) == 0, "nothing is left for the next start to charge"
 
 
-@pytest.mark.parametrize("way", ["reserve", "pay"])
-async def test_one_who_is_cancelled_in_the_very_turn_in_which_the_log_answers_owes_nothing(
-    disk: MemoryDisk, way: str
-) -> None:
-    scope = trio.CancelScope()
-
-    class Store(MemoryStore):
-        def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
-            def cancelled_just_before(answer: AppendAnswer | StoreFailedError) -> None:
-                scope.cancel()
-                then(answer)
-
-            return super().submit(parts, cancelled_just_before, blind_events)
-
-    ledgers = Ledgers(Store(disk))
-    with scope:
-        await getattr(ledgers, way)("acme", "agent_1", "a", "tool", 40, BUDGET, 0)
-    await wait_all_tasks_blocked()
-    ledger = await ledgers.of("acme", "agent_1")
-    assert scope.cancelled_caught
-    assert (ledger.state.used_micros, ledger.is_at_rest) == (0, True)
-
-
 async def test_reservation_that_another_still_waits_for_stands(disk: MemoryDisk) -> None:
     ledgers, ledger = await opened(disk)
     answers: list[Exceeded | bool] = []

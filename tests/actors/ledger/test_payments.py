@@ -13,7 +13,7 @@ from actors.ledger.ledgers import SNAPSHOT_EVERY_EVENTS, Ledgers
 from actors.ledger.payments import PAYMENTS_AN_APPEND_MAX, PAYMENTS_WAITING_MAX
 from actors.ledger.rules import Budget, Exceeded, LedgerState, evolve
 from actors.log.memory_store import MemoryDisk, MemoryStore
-from actors.log.store import AppendRefused, BlindEvents, Part, StoreFailedError, Then
+from actors.log.store import AppendAnswer, AppendRefused, BlindEvents, Part, StoreFailedError, Then
 
 AGENT = Agent("acme", "agent_1")
 BUDGET = Budget(100)
@@ -117,6 +117,29 @@ async def test_cancelled_caller_owes_nothing_whether_it_was_on_its_way_or_waited
         nursery.cancel_scope.cancel()
     await wait_all_tasks_blocked()
     assert [event.id for event in history(disk)] == ["on its way"] * 3
+    assert (ledger.state.used_micros, ledger.is_at_rest) == (0, True)
+
+
+@pytest.mark.parametrize("way", ["reserve", "pay"])
+async def test_one_who_is_cancelled_in_the_very_turn_in_which_the_log_answers_owes_nothing(
+    disk: MemoryDisk, way: str
+) -> None:
+    scope = trio.CancelScope()
+
+    class Store(MemoryStore):
+        def submit(self, parts: tuple[Part, ...], then: Then, blind_events: BlindEvents = ()) -> AppendRefused | None:
+            def cancelled_just_before(answer: AppendAnswer | StoreFailedError) -> None:
+                scope.cancel()
+                then(answer)
+
+            return super().submit(parts, cancelled_just_before, blind_events)
+
+    ledgers = Ledgers(Store(disk))
+    with scope:
+        await getattr(ledgers, way)(*AGENT, "a", "tool", 40, BUDGET, 0)
+    await wait_all_tasks_blocked()
+    ledger = await ledgers.of(*AGENT)
+    assert scope.cancelled_caught
     assert (ledger.state.used_micros, ledger.is_at_rest) == (0, True)
 
 

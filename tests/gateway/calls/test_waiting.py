@@ -9,10 +9,12 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from actors.bus.bus import Failed
 from actors.ledger.ledgers import Agent
 from gateway.calls.upstreams.actor import Trouble
 from gateway.identity.tokens import Scope
 from gateway.mcp.errors import RpcError
+from schemas.errors import Code
 from schemas.frames import Cmd, CmdCancel
 from tests.actors.node.harness import until
 from tests.gateway.api.client import AGENT, token
@@ -169,6 +171,32 @@ async def test_same_resource_asked_for_twice_at_once_is_paid_for_once(autojump_c
     await until(lambda: place.happened)
     assert await place.site.spent() == PRICE
     assert len(await place.node.commands(1)) == 1
+    watch.close()
+
+
+async def test_two_that_ask_at_once_for_a_node_that_refuses_are_both_refused(
+    autojump_clock: MockClock, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> Failed:
+        await trio.sleep(1)
+        return Failed(Code.NODE_OFFLINE)
+
+    monkeypatch.setattr(place.site.fleet, "attach", refused)
+    watch = place.site.watches.open(AGENT_OF, frozenset())
+    assert watch is not None
+    told: list[str] = []
+
+    async def ask(after_s: float) -> None:
+        await trio.sleep(after_s)
+        with pytest.raises(RpcError):
+            await place.site.watches.subscribe(watch, f"metrics://{NODE_ID}")
+        told.append("refused")
+
+    async with trio.open_nursery() as nursery:
+        for after_s in (0, 0, 0.5):
+            nursery.start_soon(ask, after_s)
+    assert told == ["refused"] * 3
+    assert await place.site.spent() == 0
     watch.close()
 
 
