@@ -505,7 +505,9 @@ async def running(
                     return Door(supervisor, from_others(within), body_bytes_max=body_bytes_max, settings=as_many)
 
                 # What takes no token is for the owner of the folder alone.
-                _listen_unix(for_others(siblings.routes), place.socket, "choose a data folder with a shorter path")
+                await _listen_unix(
+                    for_others(siblings.routes), place.socket, "choose a data folder with a shorter path"
+                )
                 if settings.engine.internal_listen is not None:
                     others = Address.parse(settings.engine.internal_listen)
                     await _listening(
@@ -598,12 +600,12 @@ async def _listen_for_operators(door: Door, address: Address | UnixAddress, plac
     if isinstance(address, Address):
         return f"{address.host}:{await _listening(door.listen, address, 'admin.listen', shares=shares)}"
     if place.number == 0:
-        _listen_unix(door, address.path, "choose another path with admin.listen")
+        await _listen_unix(door, address.path, "choose another path with admin.listen")
     return f"{UNIX}{address.path}"
 
 
-def _listen_unix(door: Door, path: Path, remedy: str) -> None:
+async def _listen_unix(door: Door, path: Path, remedy: str) -> None:
     try:
-        door.listen_unix(path)
+        await door.listen_unix(path)
     except OSError as error:
         raise CannotListenError(f"cannot listen on {UNIX}{path} ({error.strerror or error}); {remedy}") from error

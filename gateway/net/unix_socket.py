@@ -13,6 +13,27 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import trio
+
+ALONE_S_MAX = 5.0  # for other processes to have made theirs; then `bound_unix` raises
+_AGAIN_S = 0.02
+
+
+class FolderInUseError(OSError):
+    """Another process makes a socket there just now."""
+
+
+async def bound_unix(path: Path, backlog: int) -> tuple[socket.socket, Callable[[], None]]:
+    """As `bind_unix`, in turns with other processes that start at once."""
+    end_s = trio.current_time() + ALONE_S_MAX
+    while True:
+        try:
+            return bind_unix(path, backlog)
+        except FolderInUseError:
+            if trio.current_time() >= end_s:
+                raise
+        await trio.sleep(_AGAIN_S)
+
 
 def bind_unix(path: Path, backlog: int) -> tuple[socket.socket, Callable[[], None]]:
     """A socket that listens there, not blocking, and what removes its file again. Raises OSError, which says why."""
@@ -47,7 +68,9 @@ def _alone_in(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OSError(errno.EADDRINUSE, "another process makes a socket in that folder: try again") from None
+            raise FolderInUseError(
+                errno.EADDRINUSE, "another process makes a socket in that folder: try again"
+            ) from None
         yield
     finally:
         os.close(fd)

@@ -164,7 +164,7 @@ _WHAT = (
     "HTTP, on each of its [views](views.md), with a token, one live node, and fixtures from `tests/conformance` next "
     "to the node's own tools and resources. A scenario passes here if it passes on all of them. It brings its own Node "
     "from npm (Linux on x64; elsewhere it takes the one on the PATH), and fails when it finds something else than this "
-    "page says; `.venv/bin/python -m tests.conformance.run --write-docs` writes the page anew."
+    "page says; `.venv/bin/python -m tests.conformance.run --write-docs` rewrites the page."
 )
 _ROOMS = (
     "With the token of an [echo space](spaces.md#9-mcp) `/mcp` has other tools and the same transport. The run holds "
@@ -207,7 +207,7 @@ _PAGE = """\
 ## Clients of the 1.x SDKs
 `make conformance` then runs clients that are built on the official SDKs, as most desktop clients are, on each
 [view](views.md). Each version is installed from npm or PyPI and runs as its own process (`tests/clients`) against a
-whole gateway with four mock nodes, three of them named, a policy, and an upstream whose schemas are odd. All are of the
+whole gateway with four mock nodes, three of them named, a policy, and an upstream with unusual schemas. All are of the
 handshake era; the Python SDK 2.x, both eras, is in `make test`. The run fails when one check of one client fails, and
 when a client logs a warning.
 

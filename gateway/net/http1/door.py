@@ -35,7 +35,7 @@ from gateway.net.listening import open_listeners
 from gateway.net.pump import Pump
 from gateway.net.refusal_form import FormOf, device_form_only
 from gateway.net.tls_socket import AnySocket, TlsSocket
-from gateway.net.unix_socket import bind_unix
+from gateway.net.unix_socket import bound_unix
 
 log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -103,9 +103,9 @@ class Door:
             self._start_accepting(sock, sock.close)
         return port
 
-    def listen_unix(self, path: Path) -> None:
+    async def listen_unix(self, path: Path) -> None:
         """The same on a unix socket, which is removed at the end. Who may connect, its file's mode says: 0600."""
-        sock, remove = bind_unix(path, self._settings.backlog)
+        sock, remove = await bound_unix(path, self._settings.backlog)
 
         def end() -> None:
             remove()

@@ -7,8 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
-from gateway.net.unix_socket import bind_unix
+from gateway.net.unix_socket import ALONE_S_MAX, FolderInUseError, bind_unix, bound_unix
 
 
 @pytest.fixture
@@ -90,6 +92,27 @@ def test_two_that_start_at_once_do_not_take_each_others_socket_for_dead(path: Pa
         bind_unix(path, 1)
     os.close(fd)
     assert not path.exists()
+
+
+async def test_one_that_starts_while_another_makes_its_socket_waits_its_turn(
+    path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    fd = os.open(".", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    with pytest.raises(FolderInUseError):
+        await bound_unix(path, 1)
+    assert trio.current_time() == pytest.approx(ALONE_S_MAX, abs=0.1)
+
+    async def bind() -> None:
+        sock, _ = await bound_unix(path, 1)
+        sock.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bind)
+        await trio.sleep(ALONE_S_MAX / 2)
+        assert not await trio.Path(path).exists()
+        os.close(fd)
+    assert await trio.Path(path).is_socket()
 
 
 @pytest.mark.parametrize("name", ["nowhere/admin.sock", "x" * 108])

@@ -22,7 +22,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.asynccontextmanager
 async def unix_site(settings: DoorSettings | None = None) -> AsyncIterator[Site]:
     async with site(echo, settings) as here:
-        here.door.listen_unix(SOCKET)
+        await here.door.listen_unix(SOCKET)
         yield here
 
 
@@ -62,7 +62,7 @@ async def test_http2_is_answered_too() -> None:
         await send({"type": "http.response.body", "body": b"{}"})
 
     async with site(app) as here:
-        here.door.listen_unix(SOCKET)
+        await here.door.listen_unix(SOCKET)
         async with client() as asking:
             http2 = Http2(asking.stream)
             await http2.begin()
