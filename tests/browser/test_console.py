@@ -312,6 +312,11 @@ def test_name_that_is_taken_is_told_in_the_dialog(pages: ConsolePages, anna: Bro
 # ---- connections -----------------------------------------------------------------------------------------------------
 
 
+def retry(anna: Browser) -> None:
+    """Not by the pointer: the page tries by itself, too, and then there is no button any more."""
+    anna.js("document.querySelector('#link-retry').click()")
+
+
 def test_lost_connection_is_shown_and_heals_with_what_was_missed(pages: ConsolePages, anna: Browser) -> None:
     console = pages.console
     pages.link_is("live")
@@ -322,7 +327,7 @@ def test_lost_connection_is_shown_and_heals_with_what_was_missed(pages: ConsoleP
     node = pages.node()
     node["name"] = "aa-renamed-meanwhile"
     console.is_down = False
-    anna.click("#link-retry")
+    retry(anna)
     pages.link_is("live")
     anna.shows(".nodes", "aa-renamed-meanwhile")
     assert "back" in anna.js("return document.getElementById('spoken').textContent")
@@ -360,8 +365,7 @@ def test_page_that_polls_goes_on_when_the_gateway_is_back(pages: ConsolePages, a
     pages.menu("streams")
     pages.link_is("lost")
     pages.console.is_down = False
-    # Not by the pointer: the page tries by itself, too, and then there is no button any more.
-    anna.js("document.querySelector('#link-retry').click()")
+    retry(anna)
     pages.link_is("open")
     anna.shows("tbody", "metrics.subscribe")
     anna.expect_in_console(LOST)
